@@ -1,0 +1,26 @@
+"""The one exception for a user's mistake: it names the field, the value and what is allowed."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(ValueError):
+    """A value outside what is allowed. The command line turns it into one sentence and exit code 2."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(f"{field} is {_short(value)}, but must be {allowed}.")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the valid name closest to `name`, or nothing if none is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _short(value: object, limit: int = 60) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits
+        return "a number too long to print"
+    return text if len(text) <= limit else text[: limit - 3] + "..."

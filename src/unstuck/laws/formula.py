@@ -1,0 +1,135 @@
+"""The small language of laws: terms joined by `+`, each an arithmetic expression of columns.
+
+    "d + T/B"                             log plateau = log C + x log d + y log(T/B)
+    "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)" one term: everything in it shares one exponent
+
+Parsed with Python's `ast`; only numbers, names, + - * / **, sqrt and log are understood, nothing is ever evaluated as code.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadInput, nearest
+
+Array = NDArray[np.float64]
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+}
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"sqrt": np.sqrt, "log": np.log}
+_ALLOWED = "terms joined by +, each made of columns, numbers, + - * / **, sqrt() and log()"
+_MAX_LENGTH = 500
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a law: its text as the user wrote it, and the expression."""
+
+    text: str
+    tree: ast.expr
+
+    @property
+    def columns(self) -> list[str]:
+        names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id not in _FUNCTIONS]
+        return list(dict.fromkeys(names))
+
+    def evaluate(self, table: Mapping[str, Any]) -> Array:
+        """The term's value in every row; a column that is missing or not positive where it must be is bad input."""
+        with np.errstate(all="ignore"):
+            values = np.asarray(_evaluate(self.tree, table), dtype=float)
+        if not np.all(np.isfinite(values)) or np.any(values <= 0):
+            raise BadInput(f"term {self.text!r}", "zero, negative or undefined in some rows", "positive in every row")
+        return values
+
+
+def parse(formula: str) -> list[Term]:
+    """The terms of a law, in order. Anything that is not of the language is refused with a sentence."""
+    if not isinstance(formula, str) or not formula.strip() or len(formula) > _MAX_LENGTH:
+        raise BadInput("formula", formula, _ALLOWED)
+    terms = [Term(text, _expression(text, formula)) for text in _split(formula)]
+    texts = [t.text for t in terms]
+    if len(set(texts)) < len(texts):
+        raise BadInput("formula", formula, "without a term written twice")
+    return terms
+
+
+def _split(formula: str) -> list[str]:
+    """Cut at every `+` outside brackets. Tokens, not characters, so that 1e+3 stays whole."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(formula).readline))
+    except (tokenize.TokenError, SyntaxError, IndentationError) as e:
+        raise BadInput("formula", formula, _ALLOWED) from e
+    lines = formula.splitlines(keepends=True)
+    starts = [sum(map(len, lines[:i])) for i in range(len(lines) + 1)]
+    depth, cuts = 0, [-1]
+    for token in tokens:
+        if token.type != tokenize.OP:
+            continue
+        depth += (token.string in "([{") - (token.string in ")]}")
+        if token.string == "+" and depth == 0:
+            cuts.append(starts[token.start[0] - 1] + token.start[1])
+    pieces = [formula[a + 1 : b].strip() for a, b in zip(cuts, [*cuts[1:], len(formula)], strict=True)]
+    if not all(pieces):
+        raise BadInput("formula", formula, _ALLOWED)
+    return pieces
+
+
+def _expression(text: str, formula: str) -> ast.expr:
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        raise BadInput("formula", formula, _ALLOWED) from e
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
+            hint = "; write a power as **" if isinstance(node.op, ast.BitXor) else ""
+            raise BadInput("formula", formula, _ALLOWED + hint)
+        if isinstance(node, ast.Call) and not _is_known_call(node):
+            name = ast.unparse(node.func)
+            raise BadInput("formula", formula, _ALLOWED + nearest(name, _FUNCTIONS))
+        if isinstance(node, ast.Constant) and type(node.value) not in (int, float):
+            raise BadInput("formula", formula, _ALLOWED)
+        if not isinstance(node, _NODES):
+            raise BadInput("formula", formula, _ALLOWED)
+    if not any(isinstance(n, ast.Name) and n.id not in _FUNCTIONS for n in ast.walk(tree)):
+        raise BadInput("formula", formula, f"made of terms that name a column; {text!r} names none")
+    return tree
+
+
+_NODES = (ast.BinOp, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load, ast.Constant, *_OPERATORS)
+
+
+def _is_known_call(node: ast.Call) -> bool:
+    known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+    return known and len(node.args) == 1 and not node.keywords
+
+
+def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return float(value)  # type: ignore[arg-type]
+        case ast.Name(id=name):
+            if name not in table:
+                names = [str(n) for n in table]
+                raise BadInput("formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names))
+            try:
+                return np.asarray(table[name], dtype=float)
+            except (TypeError, ValueError) as e:
+                raise BadInput(f"column {name!r}", "text", "numbers only") from e
+        case ast.UnaryOp(operand=operand):
+            return -_evaluate(operand, table)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_evaluate(left, table), _evaluate(right, table))
+        case ast.Call(func=ast.Name(id=name), args=[argument]):
+            return _FUNCTIONS[name](_evaluate(argument, table))
+    raise AssertionError(f"{ast.dump(node)} passed the parser")

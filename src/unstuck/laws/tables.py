@@ -1,0 +1,24 @@
+"""Read a table of runs from CSV or Parquet."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from ..errors import BadInput
+
+
+def read_table(source: str | Path) -> pd.DataFrame:
+    """The table in `source`, by its ending; a missing or unreadable file is bad input."""
+    path = Path(source)
+    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    if path.suffix.lower() not in readers:
+        raise BadInput("source", str(source), "a .csv or .parquet file")
+    if not path.is_file():
+        raise BadInput("source", str(source), "a file that exists")
+    try:
+        table = readers[path.suffix.lower()](path)
+    except Exception as e:  # every reader has its own errors for a damaged file
+        raise BadInput("source", str(source), f"a readable table ({type(e).__name__}: {e})") from e
+    if table.empty:
+        raise BadInput("source", str(source), "a table with at least one row")
+    return table

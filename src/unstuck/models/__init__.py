@@ -1,0 +1,1 @@
+"""What learns. One file a model."""

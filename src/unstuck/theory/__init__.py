@@ -1,0 +1,42 @@
+"""The mathematics of paper 1: reduced losses, their flows, closed forms. NumPy and SciPy only.
+
+>>> from unstuck.theory import Flow, blow_up_time
+>>> flow = Flow(T=512, d=64)
+>>> flow.plateau().time, blow_up_time(flow)          # doctest: +SKIP
+(5365.0..., 5133.5...)
+"""
+
+from .closed_form import (
+    Linearised,
+    blow_up_time,
+    escape_time,
+    escape_time_eq6,
+    linearised,
+    plateau_estimate,
+    progress,
+    rate,
+)
+from .descent import Descent, gradient_descent
+from .flow import Flow, Plateau, Trajectory, plateau_lengths
+from .losses import ThreeVariableLoss, TwoVariableLoss
+from .setting import Setting
+
+__all__ = [
+    "Descent",
+    "Flow",
+    "Linearised",
+    "Plateau",
+    "Setting",
+    "ThreeVariableLoss",
+    "Trajectory",
+    "TwoVariableLoss",
+    "blow_up_time",
+    "escape_time",
+    "escape_time_eq6",
+    "gradient_descent",
+    "linearised",
+    "plateau_estimate",
+    "plateau_lengths",
+    "progress",
+    "rate",
+]

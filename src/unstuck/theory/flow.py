@@ -1,0 +1,117 @@
+"""Gradient flow of the toy model: trajectories and plateau lengths (Eq. 3-4, 12-14, 17-21; erratum 6)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadInput
+from .closed_form import blow_up_time
+from .integrate import NoConvergence, flowline, time_to_reach
+from .losses import Loss, ThreeVariableLoss, TwoVariableLoss
+from .setting import Kind, Setting, check_threshold, real
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A flow sampled at times `t`; every field is an array as long as `t`."""
+
+    t: Array  # training time: steps times learning rate
+    w: Array  # weight along W* (along the d - 1 directions across x~ when p > 0)
+    w_tilde: Array | None  # weight along x~; None when p = 0
+    delta_a: Array  # score of a relevant token minus score of another
+    alpha: Array  # attention on one relevant token
+    loss: Array  # on the training distribution
+    test_loss: Array  # without cross-sample repetition, at the training B (D.1)
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """How long the test loss takes to fall to `threshold`; `time` is None, with a `reason`, where it never does."""
+
+    time: float | None
+    threshold: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Flow(Setting):
+    """Gradient flow of the toy model from a = 0, W = 0.
+
+    >>> Flow(T=4096, d=64).plateau().time          # doctest: +SKIP
+    42035.4...
+
+    `kind="exact"` follows the T scores of Eq. 2; `kind="reduced"` is the paper's flow, which takes Δa as the parameter.
+    """
+
+    @property
+    def loss(self) -> Loss:
+        """The training loss: two variables, or three when p > 0."""
+        if self.p == 0:
+            return TwoVariableLoss(self.T, self.d, self.B)
+        return ThreeVariableLoss(self.T, self.d, self.B, self.p)
+
+    @property
+    def test_loss(self) -> Loss:
+        """The loss that decides the plateau: the same without cross-sample repetition (D.1)."""
+        return self.loss if self.p == 0 else ThreeVariableLoss(self.T, self.d, self.B, 0.0)
+
+    def plateau(self, threshold: float = 0.1) -> Plateau:
+        """Time for the test loss to fall from 1/2 to `threshold` (0.1, a fifth of the start, in the paper)."""
+        threshold = check_threshold(threshold)
+        floor = (self.d - 1) / (2 * self.d)
+        if self.p == 1 and threshold <= floor:
+            reason = (
+                f"with p = 1 every relevant token is the same one, so the other d - 1 = {self.d - 1} directions are "
+                f"never learnt and the test loss stays above {floor:.6g}"
+            )
+            return Plateau(None, threshold, reason)
+        try:
+            return Plateau(time_to_reach(self.loss, self.mobility, self.test_loss, threshold), threshold)
+        except NoConvergence as e:
+            return Plateau(None, threshold, str(e))
+
+    def trajectory(self, until: float | None = None, times: Any = None) -> Trajectory:
+        """The flow at the given `times`; or, up to time `until`, at times dense where it moves fast.
+
+        With neither, until one and a half times the blow-up time, which shows the plateau and the drop.
+        """
+        if times is not None:
+            at = np.asarray(times, dtype=float)
+            if at.ndim != 1 or not at.size or not np.all(np.isfinite(at)) or at.min() < 0:
+                raise BadInput("times", times, "a non-empty list of finite times, none below 0")
+            until = float(at.max())
+        end = real("until", until, 0.0, 1e300, "a time of at least 0") if until is not None else 1.5 * blow_up_time(self)
+        line = flowline(self.loss, self.mobility, end)
+        t = at if times is not None else line.knots
+        state = line.state(t)
+        loss = self.loss
+        return Trajectory(
+            t=t,
+            w=state[-2],
+            w_tilde=state[0] if len(state) == 3 else None,
+            delta_a=state[-1],
+            alpha=np.asarray(loss.alpha(state[-1])),
+            loss=np.asarray(loss.value(*state)),
+            test_loss=np.asarray(self.test_loss.value(*state)),
+        )
+
+
+def plateau_lengths(
+    T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exact", threshold: float = 0.1
+) -> Array:
+    """Plateau lengths over a whole grid: T, d, B and p broadcast against each other; inf where it never ends.
+
+    >>> plateau_lengths(T=[[256], [512]], d=[16, 64])          # doctest: +SKIP
+    array([[ 1366.0...,  2719.2...],
+           [ 2708.5...,  5364.8...]])
+    """
+    grids = np.broadcast_arrays(T, d, B, p)
+    out = np.empty(grids[0].shape)
+    for index in np.ndindex(out.shape):
+        time = Flow(*(grid[index].item() for grid in grids), kind=kind).plateau(threshold).time
+        out[index] = np.inf if time is None else time
+    return out

@@ -1,0 +1,113 @@
+"""Integrate the gradient flow of a reduced loss, in a time in which it does not blow up.
+
+Attention grows like exp(Δa), so in training time t the plateau ends by a near blow-up that a solver has to creep
+through. Measured by s with dt/ds = sqrt(d) / A, A being the attention on the relevant tokens, the flow is smooth: the
+weights leave zero at rate one, and t is one more variable. `benchmarks/theory.py` has the gain.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import LSODA, OdeSolution
+from scipy.interpolate import CubicHermiteSpline
+from scipy.optimize import brentq
+
+from .losses import Loss
+
+Array = NDArray[np.float64]
+RTOL, ATOL = 1e-8, 1e-10
+#: No problem within the accepted sizes needs more than a tenth of it.
+MAX_SOLVER_STEPS = 200_000
+
+
+class NoConvergence(RuntimeError):
+    """The solver gave up; the message says where."""
+
+
+def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
+    """LSODA at rest at t = 0, on (variables of the loss, t / unit) as functions of s; and the unit of time."""
+    n = len(loss.names)
+    root_d, unit = math.sqrt(loss.d), math.sqrt(loss.d) * loss.T / loss.B
+    gradient, hessian, attention = loss.gradient, loss.hessian_rows, loss.attention
+    mobilities = (1.0,) * (n - 1) + (mobility,)
+
+    def velocity(_: float, y: Array) -> list[float]:
+        x = y.tolist()[:n]
+        pace = root_d / attention(x[-1])[0]
+        return [*(-pace * m * g for m, g in zip(mobilities, gradient(*x), strict=True)), pace / unit]
+
+    def jacobian(_: float, y: Array) -> list[list[float]]:
+        x = y.tolist()[:n]
+        A, N = attention(x[-1])
+        pace = root_d / A
+        rows = []
+        for m, g, h in zip(mobilities, gradient(*x), hessian(*x), strict=True):
+            row = [-pace * m * entry for entry in h]
+            row[-1] += pace * N * m * g  # because d(1/A)/dΔa = -(1 - A)/A
+            rows.append([*row, 0.0])
+        rows.append([0.0] * (n - 1) + [-pace * N / unit, 0.0])
+        return rows
+
+    return LSODA(velocity, 0.0, np.zeros(n + 1), math.inf, jac=jacobian, rtol=RTOL, atol=ATOL), unit
+
+
+def _advance(solver: LSODA, unit: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LSODA warns where it fails; the error below says so in our words
+        solver.step()
+    if solver.status == "failed":
+        raise NoConvergence(f"double precision does not carry the flow beyond time {solver.y[-1] * unit:.3g}")
+
+
+def time_to_reach(loss: Loss, mobility: float, test_loss: Loss, threshold: float) -> float:
+    """The time at which `test_loss` first falls to `threshold` along the flow of `loss`, by event detection."""
+    solver, unit = _solver(loss, mobility)
+    value = test_loss.value
+    for _ in range(MAX_SOLVER_STEPS):
+        _advance(solver, unit)
+        if value(*solver.y.tolist()[:-1]) <= threshold:
+            inside = solver.dense_output()
+            s = brentq(
+                lambda s: value(*inside(s).tolist()[:-1]) - threshold, solver.t_old, solver.t, xtol=1e-13 * solver.t
+            )
+            return float(inside(s)[-1]) * unit
+    raise NoConvergence(f"the loss did not reach {threshold:g} within {MAX_SOLVER_STEPS} solver steps")
+
+
+@dataclass(frozen=True)
+class Flowline:
+    """A solved flow: `state(t)` has one row for each variable of the loss, at any times from 0 to `end`."""
+
+    end: float
+    state: Callable[[Array], Array]
+    knots: Array  # times that follow the state: dense where it moves fast
+
+
+def flowline(loss: Loss, mobility: float, until: float, *, per_step: int = 8) -> Flowline:
+    """Solve the flow of `loss` from rest to the time `until`."""
+    solver, unit = _solver(loss, mobility)
+    s_knots, pieces = [0.0], []
+    while solver.y[-1] * unit < until:
+        if len(pieces) >= MAX_SOLVER_STEPS:
+            raise NoConvergence(f"time {until:g} was not reached within {MAX_SOLVER_STEPS} solver steps")
+        _advance(solver, unit)
+        s_knots.append(float(solver.t))
+        pieces.append(solver.dense_output())
+    solution = OdeSolution(s_knots, pieces)
+
+    s = np.unique(np.concatenate([np.linspace(a, b, per_step + 1) for a, b in zip(s_knots, s_knots[1:], strict=False)]))
+    dense = solution(s)
+    t = np.maximum.accumulate(dense[-1] * unit)
+    rising = np.concatenate([[True], np.diff(t) > 0])
+    slope = loss.attention(dense[-2, rising])[0] / math.sqrt(loss.d)  # ds/dt, exactly
+    s_of_t = CubicHermiteSpline(t[rising], s[rising], slope)
+
+    def state(times: Array) -> Array:
+        return np.asarray(solution(s_of_t(np.asarray(times, dtype=float)))[:-1], dtype=float)
+
+    knots = t[rising]
+    return Flowline(until, state, np.append(knots[knots < until], until))

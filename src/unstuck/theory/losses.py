@@ -1,0 +1,155 @@
+"""The reduced losses with their gradients and Hessians: two variables (A.3.1) and three (A.4.1).
+
+Both are written with A = B α, the attention on all relevant tokens together, for which dA/dΔa = A (1 - A) whatever
+B is. Every method takes floats or arrays that broadcast; the loss landscape is `value` on a mesh.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = Any  # a float, or an array of floats: the formulas are the same
+
+
+def _exp(x: Number) -> Number:
+    # The integrator calls these formulas thousands of times with plain floats, where math.exp is ten times faster.
+    return math.exp(x) if type(x) is float else np.exp(x)
+
+
+def _stack(rows: tuple[tuple[Number, ...], ...]) -> NDArray[np.float64]:
+    """Nested tuples of broadcastable entries -> array of shape (..., n, n)."""
+    flat = np.broadcast_arrays(*(entry for row in rows for entry in row))
+    n = len(rows)
+    return np.stack(flat, axis=-1).reshape(*flat[0].shape, n, n)
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """What both losses share: how the score gap Δa becomes attention."""
+
+    T: int
+    d: int
+    B: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_offset", math.log(self.T - self.B) - math.log(self.B))
+
+    def attention(self, delta_a: Number) -> tuple[Number, Number]:
+        """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq. 9-10).
+
+        1 - A is not formed by subtraction, so it keeps its digits when it is tiny.
+        """
+        ratio = _exp(self._offset - delta_a)  # type: ignore[attr-defined]
+        A = 1 / (1 + ratio)
+        return A, ratio * A
+
+    def alpha(self, delta_a: Number) -> Number:
+        """Attention on one relevant token, α = 1 / ((T - B) exp(-Δa) + B) (Eq. 9)."""
+        return self.attention(delta_a)[0] / self.B
+
+    def delta_a(self, alpha: Number) -> Number:
+        """The score gap at which one relevant token gets attention α: the inverse of `alpha`."""
+        A = self.B * alpha
+        return self._offset + np.log(A) - np.log1p(-A)  # type: ignore[attr-defined,no-any-return]
+
+
+@dataclass(frozen=True)
+class TwoVariableLoss(_Attention):
+    """L(w, Δa) of Eq. 12, for any in-context repetition B and no cross-sample repetition."""
+
+    names = ("w", "delta_a")
+
+    def value(self, w: Number, delta_a: Number) -> Number:
+        A, N = self.attention(delta_a)
+        root_d = math.sqrt(self.d)
+        return 0.5 * (N * N * w * w / (self.T - self.B) + (A * w - root_d) ** 2) / self.d
+
+    def gradient(self, w: Number, delta_a: Number) -> tuple[Number, Number]:
+        """(dL/dw, dL/dΔa), Eq. 13-14."""
+        A, N = self.attention(delta_a)
+        error = A * w - math.sqrt(self.d)
+        noise = N * w / (self.T - self.B)
+        return (N * noise + A * error) / self.d, A * N * w * (error - noise) / self.d
+
+    def hessian_rows(self, w: Number, delta_a: Number) -> tuple[tuple[Number, ...], ...]:
+        """Second derivatives, with the factor A (1 - A) that the text drops from d²L/dΔa² (erratum 7)."""
+        A, N = self.attention(delta_a)
+        root_d, rest = math.sqrt(self.d), self.T - self.B
+        slope = A * N
+        ww = (N * N / rest + A * A) / self.d
+        wa = slope * (2 * A * w - root_d - 2 * N * w / rest) / self.d
+        da = slope * w * (A * w - root_d - N * w / rest) / self.d
+        aa = (N - A) * da + slope**2 * w * w * (1 / rest + 1) / self.d
+        return (ww, wa), (wa, aa)
+
+    def hessian(self, w: Number, delta_a: Number) -> NDArray[np.float64]:
+        return _stack(self.hessian_rows(w, delta_a))
+
+    def w_inf(self, alpha: Number) -> Number:
+        """The w at which dL/dw = 0 for attention α held fixed (A.3.3): w follows it late in training."""
+        A = self.B * alpha
+        return math.sqrt(self.d) * A / ((1 - A) ** 2 / (self.T - self.B) + A * A)
+
+
+@dataclass(frozen=True)
+class ThreeVariableLoss(_Attention):
+    """L(w~, w, Δa) of Eq. 17: w~ is the weight along the frequent token x~, w along the d - 1 other directions.
+
+    The paper writes it for B = 1. Repeating the relevant token in context leaves its covariance alone and replaces α
+    by B α and T - 1 by T - B, as in Eq. 12, so B > 1 is covered too.
+    """
+
+    p: float = 0.0
+
+    names = ("w_tilde", "w", "delta_a")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sigma = (1 - self.p) / self.d
+        object.__setattr__(self, "_sigmas", (self.p + sigma, sigma))  # variances of x_T along x~ and across it
+        object.__setattr__(self, "_root", math.sqrt(self.d - 1))
+
+    def value(self, w_tilde: Number, w: Number, delta_a: Number) -> Number:
+        A, N = self.attention(delta_a)
+        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
+        noise = N * N * (w_tilde * w_tilde + w * w) / (self.d * (self.T - self.B))
+        return 0.5 * (noise + sigma_t * (A * w_tilde - 1) ** 2 + sigma * (A * w - self._root) ** 2)  # type: ignore[attr-defined]
+
+    def gradient(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[Number, Number, Number]:
+        """(dL/dw~, dL/dw, dL/dΔa), Eq. 18-21."""
+        A, N = self.attention(delta_a)
+        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
+        error_t, error = sigma_t * (A * w_tilde - 1), sigma * (A * w - self._root)  # type: ignore[attr-defined]
+        noise = N / (self.d * (self.T - self.B))
+        return (
+            N * noise * w_tilde + A * error_t,
+            N * noise * w + A * error,
+            A * N * (w_tilde * (error_t - noise * w_tilde) + w * (error - noise * w)),
+        )
+
+    def hessian_rows(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[tuple[Number, ...], ...]:
+        """Second derivatives; the cross terms' noise has its factor 2 (erratum 3), d²L/dΔa² its A (1 - A) (erratum 7)."""
+        A, N = self.attention(delta_a)
+        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
+        root: float = self._root  # type: ignore[attr-defined]
+        spread = 1 / (self.d * (self.T - self.B))
+        slope = A * N
+        tt = N * N * spread + A * A * sigma_t
+        ww = N * N * spread + A * A * sigma
+        ta = slope * ((2 * A * w_tilde - 1) * sigma_t - 2 * N * w_tilde * spread)
+        wa = slope * ((2 * A * w - root) * sigma - 2 * N * w * spread)
+        da = slope * (
+            w_tilde * (sigma_t * (A * w_tilde - 1) - N * spread * w_tilde)
+            + w * (sigma * (A * w - root) - N * spread * w)
+        )
+        aa = (N - A) * da + slope**2 * ((sigma_t + spread) * w_tilde * w_tilde + (sigma + spread) * w * w)
+        return (tt, 0.0 * ww, ta), (0.0 * ww, ww, wa), (ta, wa, aa)
+
+    def hessian(self, w_tilde: Number, w: Number, delta_a: Number) -> NDArray[np.float64]:
+        return _stack(self.hessian_rows(w_tilde, w, delta_a))
+
+
+Loss = TwoVariableLoss | ThreeVariableLoss

@@ -1,0 +1,74 @@
+"""The numbers a flow depends on, checked once: T, d, B, p and which flow (Sections 2.1 and 2.3)."""
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ..errors import BadInput
+
+Kind = Literal["exact", "reduced"]
+
+#: Largest sizes accepted. The corners are in the tests; beyond them double precision is no longer checked.
+MAX_T, MAX_D = 10**9, 10**7
+#: Thresholds of the test loss, which starts at 1/2.
+MIN_THRESHOLD, INITIAL_LOSS = 1e-6, 0.5
+
+
+def whole(field: str, value: object, low: int, high: int, allowed: str) -> int:
+    """`value` as an int within [low, high]; True, 3.0 and "3" are not whole numbers here."""
+    ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not ok or not low <= int(value) <= high:  # type: ignore[call-overload]
+        raise BadInput(field, value, allowed)
+    return int(value)  # type: ignore[call-overload,no-any-return]
+
+
+def real(field: str, value: object, low: float, high: float, allowed: str, *, open_high: bool = False) -> float:
+    """`value` as a float within [low, high], or [low, high) with `open_high`; NaN is refused."""
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    x = float(value) if ok else math.nan  # type: ignore[arg-type]
+    if not (low <= x <= high) or (open_high and x == high):
+        raise BadInput(field, value, allowed)
+    return x
+
+
+def check_threshold(threshold: object) -> float:
+    allowed = f"a number from {MIN_THRESHOLD:g} to below {INITIAL_LOSS:g}, the loss before training"
+    return real("threshold", threshold, MIN_THRESHOLD, INITIAL_LOSS, allowed, open_high=True)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One single-location regression problem for the toy model of Eq. 2.
+
+        x_1  x_2  ...  x_{T-B}  [x_T ... x_T]        y* = W* x_T
+                                 the last B tokens are one and the same
+
+    With probability `p` the relevant token is the fixed token x~ (cross-sample repetition).
+    """
+
+    T: int  # sequence length
+    d: int  # dimension of a token
+    B: int = 1  # copies of the relevant token in the context
+    p: float = 0.0  # chance that the relevant token is the one frequent token
+    kind: Kind = "exact"  # which flow: the model's own, or the paper's reduction (erratum 6)
+
+    def __post_init__(self) -> None:
+        def keep(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        keep("T", whole("T", self.T, 2, MAX_T, f"a whole number from 2 to {MAX_T}"))
+        keep("d", whole("d", self.d, 1, MAX_D, f"a whole number from 1 to {MAX_D}"))
+        keep("B", whole("B", self.B, 1, self.T - 1, f"a whole number from 1 to T - 1 = {self.T - 1}"))
+        keep("p", real("p", self.p, 0.0, 1.0, "a number from 0 to 1"))
+        if self.kind not in get_args(Kind):
+            raise BadInput("flow", self.kind, "'exact' or 'reduced'")
+
+    @property
+    def mobility(self) -> float:
+        """How far Δa moves per unit of -dL/dΔa.
+
+        The reduction takes Δa itself as the parameter: 1. In the model of Eq. 2 the T scores are the parameters;
+        the gradient is shared by B relevant and T - B other scores, so Δa moves by 1/B + 1/(T - B) (erratum 6).
+        """
+        return 1.0 if self.kind == "reduced" else self.T / (self.B * (self.T - self.B))

@@ -1,0 +1,78 @@
+"""The figures of both papers, and those of our own: name, content, what each needs. Whether one can be drawn is whether its file exists."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    shows: str
+    needs: str
+
+    @property
+    def paper(self) -> str:
+        return "incremental" if self.name.startswith("incremental-") else "emergence"
+
+
+_THEORY, _SGD = "theory", "theory and the toy model by SGD"
+_LAB, _RECALL, _MARKOV = "Transformer runs on regression", "Transformer runs on recall", "runs on the Markov task"
+
+_ENTRIES = [
+    Entry("fig1a", "reduced dynamics: loss against time for several d", _THEORY),
+    Entry("fig1b", "reduced dynamics: weights move before attention", _THEORY),
+    Entry("fig1c", "plateau against T and d, with its power law", _THEORY),
+    Entry("fig2-left", "plateau against in-context repetition B and d", _THEORY),
+    Entry("fig2-right", "plateau against cross-sample repetition p and d", _THEORY),
+    Entry("fig3-left", "Transformer: plateau against d for several T", _LAB),
+    Entry("fig3-middle", "Transformer: plateau against d for several B", _LAB),
+    Entry("fig3-right", "Transformer: plateau against d for several p", _LAB),
+    Entry("fig3-layernorm", "Transformer with layer normalisation (not in the paper)", _LAB),
+    Entry("fig-lr-batch", "Transformer: plateau against learning rate and batch (not in the paper)", _LAB),
+    Entry("fig4-curves", "recall: accuracy curves for several numbers of pairs", _RECALL),
+    Entry("fig4-law", "recall: plateau against vocabulary and pairs", _RECALL),
+    Entry("fig5-context", "recall: in-context repetition, clean test data", _RECALL),
+    Entry("fig5-cross", "recall: cross-sample repetition, clean test data", _RECALL),
+    Entry("fig6", "loss landscape with the flow on it", _THEORY),
+    Entry("fig7", "early dynamics against the linear approximation", _THEORY),
+    Entry("fig8", "equilibrium weight, weight along the flow, Hessian eigenvalues", _THEORY),
+    Entry("fig9", "SGD on the real toy model against the reduced flow", _SGD),
+    Entry("fig10", "cross-sample flow: loss, weights, attention for several p", _THEORY),
+    Entry("fig11", "Transformer: loss curves", _LAB),
+    Entry("fig12", "Transformer: loss curves with p, repeated and clean test data", _LAB),
+    Entry("fig13", "Transformer: layers and heads", _LAB),
+    Entry("fig14", "Transformer: position and relevance feature", _LAB),
+    Entry("fig15", "Transformer: SGD against Adam", _LAB),
+    Entry("fig16", "recall: repetition, training-like data", _RECALL),
+    Entry("fig17", "recall: accuracy and attention over training", _RECALL),
+    Entry("exact-flow", "plateau against B: reduced flow, exact flow, brute force (ours)", _THEORY),
+    Entry("progress-law", "all flows on one curve, erf(sqrt(Δa)) (ours)", _THEORY),
+    Entry("fit-grids", "how the exponents move with the grid they are fitted to (ours)", _THEORY),
+    Entry("incremental-fig1", "staged loss and KL curves of the minimal model", _MARKOV),
+    Entry("incremental-fig2", "full model: attention maps over training", _MARKOV),
+    Entry("incremental-fig3", "full model: KL to truncated truths and restricted-context models", _MARKOV),
+    Entry("incremental-fig4", "minimal model: query initialisation and importance ratio", _MARKOV),
+    Entry("incremental-fig5", "dataset size against the rung reached", _MARKOV),
+    Entry("incremental-fig6", "fresh data: attention maps", _MARKOV),
+    Entry("incremental-fig7", "fresh data: loss and KL", _MARKOV),
+    Entry("incremental-fig8", "reversed importance: attention maps", _MARKOV),
+    Entry("incremental-fig9", "reversed importance: loss and KL", _MARKOV),
+    Entry("incremental-fig10", "gradient-flow simulation of the heads", "theory of paper 2"),
+    Entry("incremental-fig11", "two layers, minimal model", _MARKOV),
+    Entry("incremental-fig12", "two layers, full model", _MARKOV),
+    Entry("incremental-fig13", "uneven weights in a span: attention", _MARKOV),
+    Entry("incremental-fig14", "uneven weights in a span: loss and KL", _MARKOV),
+    Entry("incremental-fig15", "overlapping spans, 3 heads", _MARKOV),
+    Entry("incremental-fig16", "overlapping spans, 4 heads", _MARKOV),
+    Entry("incremental-fig17", "overlapping spans: loss and KL", _MARKOV),
+    Entry("incremental-fig18", "SGD: attention maps", _MARKOV),
+    Entry("incremental-fig19", "SGD: loss and KL", _MARKOV),
+    Entry("incremental-figB", "attention mass and value alignment of each head", _MARKOV),
+]
+
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def module_of(name: str) -> str:
+    """The module a figure lives in: `fig2-left` is papers/emergence/fig2_left.py."""
+    paper = CATALOGUE[name].paper
+    return f"unstuck.papers.{paper}.{name.removeprefix('incremental-').replace('-', '_')}"

@@ -1,0 +1,93 @@
+"""What a figure is: a module with its settings, its data, its drawing and the paper's numbers. One file a figure.
+
+A figure module has a docstring whose first line is its title, and
+
+    plan(profile) -> list[Job]               what it would run, and how long that takes
+    data(profile, progress) -> DataFrame     run it: a tidy table from which the rest follows
+    draw(table) -> matplotlib Figure         the picture, from the table alone
+    compare(table) -> list[Claim]            ours beside the paper's, from the table alone
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Literal, Protocol, cast, get_args
+
+import pandas as pd
+from matplotlib.figure import Figure as Picture
+
+from ..errors import BadInput, nearest
+from .catalogue import CATALOGUE, module_of
+
+Profile = Literal["quick", "cpu", "paper"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+Progress = Callable[[int, int], None]  # (done, of how many)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work a figure needs: how many times `what`, and what that costs on one core of a laptop."""
+
+    what: str
+    count: int
+    seconds: float
+    steps: int = 0  # optimisation steps in all; none for an ordinary differential equation
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number or statement of the paper beside ours. `agrees` is None where the paper has none to compare with."""
+
+    quantity: str
+    ours: float | str
+    paper: float | str | None
+    agrees: bool | None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return {True: "agrees", False: "differs", None: "new"}[self.agrees]
+
+    @classmethod
+    def number(cls, quantity: str, ours: float, paper: float, within: float, note: str = "") -> "Claim":
+        """A number that agrees when it is at most `within` from the paper's."""
+        return cls(quantity, float(ours), paper, bool(abs(ours - paper) <= within), note)
+
+
+class FigureModule(Protocol):
+    __doc__: str | None
+    __name__: str
+
+    def plan(self, profile: Profile) -> list[Job]: ...
+    def data(self, profile: Profile, progress: Progress) -> pd.DataFrame: ...
+    def draw(self, table: pd.DataFrame) -> Picture: ...
+    def compare(self, table: pd.DataFrame) -> list[Claim]: ...
+
+
+def load(name: str) -> FigureModule:
+    """The figure called `name`: by its file, or by an entry point `unstuck.figures` of another package."""
+    if name in CATALOGUE:
+        if importlib.util.find_spec(module_of(name)) is None:
+            raise BadInput("figure", name, f"one that is available; this one still needs {CATALOGUE[name].needs}")
+        return cast(FigureModule, importlib.import_module(module_of(name)))
+    for point in entry_points(group="unstuck.figures"):
+        if point.name == name:
+            return cast(FigureModule, point.load())
+    raise BadInput("figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*CATALOGUE, "all"]))
+
+
+def available() -> list[str]:
+    """The catalogue's figures whose file is here."""
+    return [name for name in CATALOGUE if importlib.util.find_spec(module_of(name)) is not None]
+
+
+def title(module: Any) -> str:
+    return (module.__doc__ or module.__name__).strip().splitlines()[0]
+
+
+def overall(claims: list[Claim]) -> str:
+    """One word for a figure: `differs` if any claim does, `agrees` if one does, else `new`."""
+    verdicts = {c.verdict for c in claims}
+    return next(v for v in ("differs", "agrees", "new") if v in verdicts)

@@ -1,0 +1,93 @@
+"""Reproduce a figure: run it, write its table, picture and a JSON with ours beside the paper's."""
+
+import io
+import json
+import math
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from . import style
+from .figure import Job, Profile, Progress, load, overall, title
+from .provenance import provenance
+
+
+def plan(name: str, profile: Profile) -> list[Job]:
+    return load(name).plan(profile)
+
+
+def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambda done, of: None) -> dict[str, Any]:
+    """Run figure `name` and write NAME.csv, NAME.png, NAME.pdf and NAME.json into `out`; returns what the JSON holds."""
+    figure = load(name)
+    start = time.perf_counter()
+    # What is drawn and compared is what is stored: the table as it comes back from its CSV.
+    text = figure.data(profile, progress).to_csv(index=False, float_format="%.10g")
+    table = pd.read_csv(io.StringIO(text))
+    seconds = time.perf_counter() - start
+    out.mkdir(parents=True, exist_ok=True)
+    _write(out / f"{name}.csv", text)
+    with style.look():
+        picture = figure.draw(table)
+        for ending in ("png", "pdf"):
+            partial = out / f".{name}.{ending}.partial"
+            picture.savefig(partial, format=ending)
+            os.replace(partial, out / f"{name}.{ending}")
+    claims = figure.compare(table)
+    result = {
+        "figure": name,
+        "title": title(figure),
+        "profile": profile,
+        "ours": {c.quantity: c.ours for c in claims},
+        "paper": {c.quantity: c.paper for c in claims},
+        "verdict": overall(claims),
+        "claims": [
+            {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note} for c in claims
+        ],
+        "spec": _settings(figure),
+        "seconds": round(seconds, 2),
+        "provenance": provenance(),
+    }
+    _write(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def reproduce_all(names: list[str], profile: Profile, out: Path, workers: int, progress: Progress) -> list[dict[str, Any]]:
+    """Several figures, the longest first, in as many processes as `workers`."""
+    cost = {name: sum(job.seconds for job in plan(name, profile)) for name in names}
+    order = sorted(names, key=lambda name: -cost[name])
+    results: dict[str, dict[str, Any]] = {}
+    if workers == 1:
+        for name in order:
+            results[name] = reproduce(name, profile, out)
+            progress(len(results), len(names))
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            jobs = {pool.submit(reproduce, name, profile, out): name for name in order}
+            for job in as_completed(jobs):
+                results[jobs[job]] = job.result()
+                progress(len(results), len(names))
+    return [results[name] for name in names]
+
+
+def _settings(figure: Any) -> dict[str, Any]:
+    """The figure's constants, as its file states them: sizes, seeds, formulas."""
+
+    def plain(value: Any) -> bool:
+        if isinstance(value, (list, tuple)):
+            return all(map(plain, value))
+        if isinstance(value, dict):
+            return all(map(plain, value.values()))
+        return isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value))
+
+    return {name: value for name, value in vars(figure).items() if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)}
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,54 @@
+"""One HTML file with every figure of a directory, ours beside the paper's. Opens from disk, needs no network."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ..errors import BadInput
+from ..papers.catalogue import CATALOGUE
+
+_KEYS = {"figure", "title", "claims", "verdict", "provenance"}
+
+
+def write_report(directory: Path, target: Path) -> Path:
+    """Write the report of the figures in `directory`, as `unstuck reproduce` left them there."""
+    figures = _figures(directory)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("unstuck.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = _number
+    counts = {v: sum(c["verdict"] == v for f in figures for c in f["claims"]) for v in ("agrees", "differs", "new")}
+    html = environment.get_template("figures.html").render(
+        figures=figures, counts=counts, new=[f for f in figures if f["figure"] in ("progress-law", "exact-flow")]
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(html, encoding="utf-8")
+    return target
+
+
+def _figures(directory: Path) -> list[dict[str, Any]]:
+    if not directory.is_dir():
+        raise BadInput("directory", str(directory), "a directory that exists; `unstuck reproduce all --out DIR` makes one")
+    found = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError):
+            continue
+        picture = path.with_suffix(".png")
+        if isinstance(result, dict) and result.keys() >= _KEYS and picture.is_file():
+            image = base64.b64encode(picture.read_bytes()).decode()
+            found.append({**result, "image": f"data:image/png;base64,{image}"})
+    if not found:
+        raise BadInput("directory", str(directory), "one that holds figures; `unstuck reproduce all --out DIR` makes them")
+    order = {name: i for i, name in enumerate(CATALOGUE)}
+    return sorted(found, key=lambda f: order.get(f["figure"], len(order)))
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,7 +9,8 @@ class BadInput(ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.value, self.allowed = field, value, allowed
-        super().__init__(f"{field} is {_short(value)}, but must be {allowed}.")
+        end = "" if allowed.endswith("?") else "."
+        super().__init__(f"{field} is {_short(value)}, but must be {allowed}{end}")
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

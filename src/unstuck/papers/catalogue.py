@@ -1,5 +1,6 @@
 """The figures of both papers, and those of our own: name, content, what each needs. Whether one can be drawn is whether its file exists."""
 
+import importlib.util
 from dataclasses import dataclass
 
 
@@ -76,3 +77,12 @@ def module_of(name: str) -> str:
     """The module a figure lives in: `fig2-left` is papers/emergence/fig2_left.py."""
     paper = CATALOGUE[name].paper
     return f"unstuck.papers.{paper}.{name.removeprefix('incremental-').replace('-', '_')}"
+
+
+def is_available(name: str) -> bool:
+    return importlib.util.find_spec(module_of(name)) is not None
+
+
+def available() -> list[str]:
+    """The figures that can be drawn, in the catalogue's order."""
+    return [name for name in CATALOGUE if is_available(name)]

@@ -9,8 +9,7 @@ A figure module has a docstring whose first line is its title, and
 """
 
 import importlib
-import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Literal, Protocol, cast, get_args
@@ -19,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from ..errors import BadInput, nearest
-from .catalogue import CATALOGUE, module_of
+from .catalogue import CATALOGUE, is_available, module_of
 
 Profile = Literal["quick", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -69,7 +68,7 @@ class FigureModule(Protocol):
 def load(name: str) -> FigureModule:
     """The figure called `name`: by its file, or by an entry point `unstuck.figures` of another package."""
     if name in CATALOGUE:
-        if importlib.util.find_spec(module_of(name)) is None:
+        if not is_available(name):
             raise BadInput("figure", name, f"one that is available; this one still needs {CATALOGUE[name].needs}")
         return cast(FigureModule, importlib.import_module(module_of(name)))
     for point in entry_points(group="unstuck.figures"):
@@ -78,16 +77,11 @@ def load(name: str) -> FigureModule:
     raise BadInput("figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*CATALOGUE, "all"]))
 
 
-def available() -> list[str]:
-    """The catalogue's figures whose file is here."""
-    return [name for name in CATALOGUE if importlib.util.find_spec(module_of(name)) is not None]
-
-
 def title(module: Any) -> str:
     return (module.__doc__ or module.__name__).strip().splitlines()[0]
 
 
-def overall(claims: list[Claim]) -> str:
-    """One word for a figure: `differs` if any claim does, `agrees` if one does, else `new`."""
-    verdicts = {c.verdict for c in claims}
-    return next(v for v in ("differs", "agrees", "new") if v in verdicts)
+def overall(verdicts: Iterable[str]) -> str:
+    """One word for many verdicts: `differs` if any does, `agrees` if one does, else `new`."""
+    found = set(verdicts)
+    return next(v for v in ("differs", "agrees", "new") if v in found)

@@ -44,7 +44,7 @@ def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambd
         "profile": profile,
         "ours": {c.quantity: c.ours for c in claims},
         "paper": {c.quantity: c.paper for c in claims},
-        "verdict": overall(claims),
+        "verdict": overall(c.verdict for c in claims),
         "claims": [
             {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note} for c in claims
         ],

@@ -24,7 +24,7 @@ KINDS: dict[Kind, tuple[str, str, str]] = {  # colour, marker, name
 
 def plan(profile: Profile) -> list[Job]:
     cells = sum(map(len, SIZES.values()))
-    return [Job("flows", 2 * cells, 0.1), Job("gradient descents", 2 * cells, 10, 120_000)]
+    return [Job("flow", 2 * cells, 0.1), Job("gradient descent", 2 * cells, 10, 120_000)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

@@ -17,7 +17,7 @@ T, D, P = 512, 64, [0.0, 0.1, 0.2, 0.4, 0.8]
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(P), 0.2)]
+    return [Job("flow", len(P), 0.2)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

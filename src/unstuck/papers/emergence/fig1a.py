@@ -15,7 +15,7 @@ T, D = 512, [16, 32, 64, 128, 256]
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(D), 0.1)]
+    return [Job("flow", len(D), 0.1)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

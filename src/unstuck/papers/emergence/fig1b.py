@@ -17,7 +17,7 @@ T, D = 512, 64
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", 1, 0.1)]
+    return [Job("flow", 1, 0.1)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

@@ -19,7 +19,7 @@ PAPER = {"T": 1.0, "d": 0.5, "r2": 0.999}
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(T) * len(D), 0.2)]
+    return [Job("flow", len(T) * len(D), 0.2)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

@@ -18,7 +18,7 @@ PAPER = {"constant": 1.51, "T/B": 0.99, "d": 0.49, "r2": 0.999}
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(B) * len(D), 0.2)]
+    return [Job("flow", len(B) * len(D), 0.2)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

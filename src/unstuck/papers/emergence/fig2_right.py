@@ -20,7 +20,7 @@ PAPER = {"constant": 2.15, "exponent": 1.02, "r2": 0.992}
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(P) * len(D), 0.3)]
+    return [Job("flow", len(P) * len(D), 0.3)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

@@ -17,7 +17,7 @@ T, D, POINTS = 256, 64, 121
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", 1, 0.2)]
+    return [Job("flow", 1, 0.2)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

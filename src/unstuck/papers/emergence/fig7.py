@@ -19,7 +19,7 @@ END = 1.35  # in units of 1/λ; the blow-up is at sqrt(π/2) = 1.2533, the plate
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(T), 0.1)]
+    return [Job("flow", len(T), 0.1)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

@@ -18,7 +18,7 @@ D, T_LEFT, T_FLOW = 64, [64, 256, 1024, 4096], 512
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", 1, 0.2)]
+    return [Job("flow", 1, 0.2)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

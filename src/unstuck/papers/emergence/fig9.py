@@ -24,7 +24,7 @@ def _seeds(profile: Profile) -> list[int]:
 
 def plan(profile: Profile) -> list[Job]:
     runs = len(STARTS) * len(_seeds(profile))
-    return [Job("runs of SGD", runs, runs * STEPS * 0.6e-3, runs * STEPS)]
+    return [Job("SGD run", runs, runs * STEPS * 0.6e-3, runs * STEPS)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

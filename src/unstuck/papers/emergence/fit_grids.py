@@ -50,7 +50,7 @@ GRIDS = [
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", sum(len(g.T) * len(g.d) * len(g.B) * len(g.p) for g in GRIDS), 2.0)]
+    return [Job("flow", sum(len(g.T) * len(g.d) * len(g.B) * len(g.p) for g in GRIDS), 2.0)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

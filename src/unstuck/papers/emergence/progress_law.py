@@ -25,7 +25,7 @@ FRACTIONS = np.linspace(0.02, 1.0, 99)
 
 
 def plan(profile: Profile) -> list[Job]:
-    return [Job("flows", len(FAMILIES) * len(T) * len(D), 1.0)]
+    return [Job("flow", len(FAMILIES) * len(T) * len(D), 1.0)]
 
 
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:

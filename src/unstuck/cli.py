@@ -1,0 +1,332 @@
+"""The command `unstuck`. Only what a command needs is imported, inside it: `predict` never waits for torch or pandas."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from .papers.figure import Profile, Progress
+
+app = typer.Typer(
+    name="unstuck",
+    help="How long a Transformer sits on a plateau, why, and how to get it off sooner.",
+    epilog="Start with: unstuck predict --T 512 --d 64",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
+
+
+# What is not a number is passed on as text: the check that knows what is allowed refuses it, in one sentence.
+def _whole(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _real(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@contextmanager
+def _options() -> Iterator[None]:
+    """Name a refused value by the option it was given with."""
+    try:
+        yield
+    except BadInput as e:
+        raise BadInput(f"--{e.field}", e.value, e.allowed) from e
+
+
+@app.command()
+def predict(
+    T: Annotated[int, typer.Option("--T", parser=_whole, metavar="INT", help="Sequence length, at least 2.")],
+    d: Annotated[int, typer.Option("--d", parser=_whole, metavar="INT", help="Dimension of a token, at least 1.")],
+    B: Annotated[
+        int, typer.Option("--B", parser=_whole, metavar="INT", help="Copies of the relevant token in the context, 1 to T - 1.")
+    ] = 1,
+    p: Annotated[
+        float, typer.Option("--p", parser=_real, metavar="NUMBER", help="Chance that the relevant token is the one frequent token, 0 to 1.")
+    ] = 0.0,
+    flow: Annotated[
+        str, typer.Option("--flow", metavar="exact|reduced", help="The toy model's own flow, or the paper's reduction.")
+    ] = "exact",
+    threshold: Annotated[
+        float, typer.Option("--threshold", parser=_real, metavar="NUMBER", help="Test loss that ends the plateau; it starts at 0.5.")
+    ] = 0.1,
+    as_json: Json = False,
+) -> None:
+    """How long will the plateau be? The theory's answer, before training, by integrating the flow.
+
+    The problem is single-location regression (Zucchet et al. 2025): the target depends on one of T tokens, and the
+    toy model y = W sum softmax(a) x has to find which one. Times are training times: steps times learning rate.
+
+    [bold]Examples[/bold]
+
+      unstuck predict --T 512 --d 64
+
+      unstuck predict --T 4096 --d 64 --B 8 --flow reduced --json
+
+      unstuck predict --T 4096 --d 256 --p 0.1
+    """
+    from .theory import Flow, blow_up_time, escape_time, plateau_estimate, rate
+    from .theory.setting import check_threshold
+
+    with _options():
+        setting = Flow(T, d, B, p, flow)  # type: ignore[arg-type]
+        eps = 1 - 2 * check_threshold(threshold)
+    plateau = setting.plateau(threshold)
+    estimate = plateau_estimate(setting, threshold)
+    answer = {
+        "plateau": plateau.time,
+        "escape_time": escape_time(setting, eps),
+        "rate": rate(setting),
+        "flow": flow,
+        "blow_up_time": blow_up_time(setting),
+        "estimate": estimate if math.isfinite(estimate) else None,
+        "threshold": threshold,
+        "T": T,
+        "d": d,
+        "B": B,
+        "p": p,
+        "reason": plateau.reason,
+    }
+    if as_json:
+        print(json.dumps(answer))
+        return
+    from .explain import explain_prediction
+
+    explain_prediction(setting, answer)
+
+
+@app.command()
+def fit(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A .csv or .parquet table of runs.", show_default=False)],
+    formula: Annotated[
+        str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
+    ],
+    level: Annotated[
+        float, typer.Option("--level", parser=_real, metavar="NUMBER", help="Coverage of the intervals.")
+    ] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Fit a power law to the plateaus of finished runs, by least squares on logarithms.
+
+    Each term gets one exponent; a term is an arithmetic expression of the table's columns, with sqrt and log. The
+    table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps.
+
+    [bold]Examples[/bold]
+
+      unstuck fit results/fig1c.csv "T + d"
+
+      unstuck fit results/fig2-right.csv "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
+    """
+    from .laws import fit_power_law, read_table
+
+    law = fit_power_law(read_table(source), formula, level=level)
+    if law.censored:
+        _say(
+            f"warning: {law.censored} of {law.n + law.censored} runs did not emerge and are left out, "
+            "which biases the law towards short plateaus."
+        )
+    if as_json:
+        print(json.dumps(law.as_json()))
+        return
+    from .explain import explain_law
+
+    explain_law(law)
+
+
+def _profile(text: str) -> str:
+    names = ("quick", "cpu", "paper")
+    if text not in names:
+        raise BadInput("--profile", text, "one of " + ", ".join(names) + nearest(text, names))
+    return text
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(metavar="FIGURE", help="A name that `unstuck figures` lists, or all.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path("figures"),
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="quick|cpu|paper", help="How much to run. Theory figures are the same in all three but for fig9's seeds.")
+    ] = "cpu",
+    workers: Annotated[
+        int, typer.Option("--workers", parser=_whole, metavar="INT", help="Processes for `all`; 0 means one for each core.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and how long it takes, and stop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Reproduce a figure: its data (CSV), picture (PNG, PDF) and a JSON with ours beside the paper's.
+
+    [bold]Examples[/bold]
+
+      unstuck reproduce fig1c
+
+      unstuck reproduce all --out figures && unstuck report figures
+    """
+    from .papers.catalogue import available
+    from .papers.figure import load, overall
+
+    chosen: Profile = _profile(profile)  # type: ignore[assignment]
+    if not isinstance(workers, int) or not 0 <= workers <= 1024:
+        raise BadInput("--workers", workers, "a whole number from 0 to 1024")
+    names = available() if figure == "all" else [figure]
+    plans = {name: load(name).plan(chosen) for name in names}
+    if dry_run:
+        _print_plan(plans, chosen, as_json)
+        return
+    if out.exists() and not out.is_dir():
+        raise BadInput("--out", str(out), "a directory, or a path where one can be made")
+    from .papers.reproduce import reproduce as run
+    from .papers.reproduce import reproduce_all
+
+    if figure != "all":
+        with _bar(figure) as progress:
+            result = run(figure, chosen, out, progress)
+        results = [result]
+    else:
+        with _bar("figures") as progress:
+            results = reproduce_all(names, chosen, out, workers or os.cpu_count() or 1, progress)
+        result = {
+            "figure": "all",
+            "ours": {r["figure"]: r["ours"] for r in results},
+            "paper": {r["figure"]: r["paper"] for r in results},
+            "verdict": overall(r["verdict"] for r in results),
+            "verdicts": {r["figure"]: r["verdict"] for r in results},
+            "profile": chosen,
+            "out": str(out),
+        }
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    from .explain import explain_figures
+
+    explain_figures(results, out)
+
+
+def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
+    rows = [
+        {"figure": name, "what": job.what, "count": job.count, "steps": job.steps, "hours": job.seconds / 3600}
+        for name, jobs in plans.items()
+        for job in jobs
+    ]
+    total = sum(row["hours"] for row in rows)
+    if as_json:
+        print(json.dumps({"profile": profile, "jobs": rows, "hours": total}))
+        return
+    from .explain import explain_plan
+
+    explain_plan(rows, total)
+
+
+@app.command()
+def figures(as_json: Json = False) -> None:
+    """List every figure of both papers: what it shows, what it needs, whether it can be drawn yet."""
+    from .papers.catalogue import CATALOGUE, is_available
+
+    rows = [
+        {"figure": e.name, "paper": e.paper, "shows": e.shows, "needs": e.needs, "available": is_available(e.name)}
+        for e in CATALOGUE.values()
+    ]
+    if as_json:
+        print(json.dumps({"figures": rows}, ensure_ascii=False))
+        return
+    from .explain import explain_catalogue
+
+    explain_catalogue(rows)
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="What `unstuck reproduce --out DIR` wrote.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file with all figures of a directory, ours beside the paper's. It opens from disk, without a network."""
+    from .report.figures import write_report
+
+    target = write_report(directory, out or directory / "report.html")
+    print(json.dumps({"report": str(target)}) if as_json else f"report: {target}")
+
+
+@contextmanager
+def _bar(name: str) -> Iterator["Progress"]:
+    """A progress bar on stderr, gone when the work is done; silent where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+
+    bar = Bar(*Bar.get_default_columns()[:-1], TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code: 0 done, 2 bad input (one sentence on stderr), 1 anything else."""
+    command = typer.main.get_command(app)
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = command.main(args=words, prog_name="unstuck", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except BadInput as e:
+        _say(f"unstuck: {e}")
+        return 2
+    except KeyboardInterrupt:
+        _say("unstuck: stopped.")
+        return 1
+    except OSError as e:
+        _say(f"unstuck: {e.strerror or e}{f' ({e.filename})' if e.filename else ''}.")
+        return 1
+    except Exception as e:
+        usage = _usage_sentence(e)
+        if usage is None:
+            raise
+        _say(f"unstuck: {usage}")
+        return 2
+
+
+def _usage_sentence(error: Exception) -> str | None:
+    """One sentence for what the parser refuses: an unknown option or command, a missing or unreadable value."""
+    message = getattr(error, "format_message", None)
+    if message is None or getattr(error, "exit_code", None) != 2:
+        return None
+    text = " ".join(str(message()).split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{text}; see `{context.command_path if context else 'unstuck'} --help`."
+
+
+def entry() -> None:
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""What the command says to a person: the same answers as its JSON, in words and tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from .laws import PowerLaw
+    from .theory import Flow
+
+_COLOURS = {"agrees": "green", "differs": "red", "new": "cyan"}
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
+    out = _console()
+    s = setting
+    out.print(f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p:g}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n")
+    if answer["plateau"] is None:
+        out.print(f"[bold]The plateau never ends[/bold]: {answer['reason']}.\n")
+    else:
+        out.print(f"[bold]Plateau: {answer['plateau']:,.6g}[/bold]   time (steps × learning rate) for the test loss to fall from 0.5")
+        out.print(f"         {'':>{len(format(answer['plateau'], ',.6g'))}}   to {answer['threshold']:g}, by integrating the flow\n")
+    rate = "√B" if s.kind == "exact" else "B"
+    factor = " √(1 + p²(d-1))" if s.p > 0 else ""
+    rows = [
+        ("rate μ", answer["rate"], f"{rate}{factor} / (√d T), how fast the start is left"),
+        ("√(π/2) / μ", answer["blow_up_time"], "blow-up time: the plateau for large T"),
+        ("closed form", answer["estimate"], "the same with drag and finish"),
+        ("escape time", answer["escape_time"], "arcsinh(ε d T² μ / B²) / 2μ, linearised (Eq. 6): too long by design"),
+    ]
+    table = _table("", "", "")
+    table.show_header = False
+    for name, value, meaning in rows:
+        table.add_row(name, "–" if value is None else f"{value:,.6g}", f"[dim]{meaning}[/dim]")
+    out.print(table)
+    out.print(
+        "\n[dim]Assumes gradient flow on the expected loss, uniform attention and W = 0 at the start, unit-norm columns of W*;"
+        " the closed forms also T ≫ B. For SGD or gradient descent, divide by the learning rate.[/dim]"
+    )
+    if s.B > 1:
+        other = "reduced" if s.kind == "exact" else "exact"
+        out.print(f"[dim]With B > 1 the two flows differ (B⁻¹ or B⁻¹ᐟ²): compare --flow {other}.[/dim]")
+    if s.B > 0.1 * s.T:
+        out.print("[dim]B is not small beside T here, so trust the integrated plateau, not the closed forms.[/dim]")
+
+
+def explain_law(law: "PowerLaw") -> None:
+    out = _console()
+    out.print(f"[bold]{escape(str(law))}[/bold]\n")
+    percent = f"{law.level:.0%}"
+    table = _table("term", "estimate", f"{percent} interval")
+    for name, row in law.summary().iterrows():
+        what = "constant" if name == "constant" else f"exponent of {name}"
+        table.add_row(escape(what), f"{row['estimate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
+    out.print(table)
+    worst = abs(law.residuals).max()
+    out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {law.censored} censored; largest residual {worst:.1%}")
+
+
+def explain_figures(results: list[dict[str, Any]], out: Path) -> None:
+    console = _console()
+    table = _table("figure", "quantity", "paper", "ours", "verdict")
+    for result in results:
+        for i, claim in enumerate(result["claims"]):
+            colour = _COLOURS[claim["verdict"]]
+            table.add_row(
+                result["figure"] if i == 0 else "",
+                escape(claim["quantity"]),
+                escape(_show(claim["paper"])),
+                escape(_show(claim["ours"])),
+                f"[{colour}]{claim['verdict']}[/{colour}]",
+            )
+    console.print(table)
+    names = results[0]["figure"] if len(results) == 1 else "{" + ",".join(r["figure"] for r in results) + "}"
+    console.print(f"\nwritten: {out}/{names}.{{png,pdf,csv,json}}")
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
+    table = _table("figure", "work", "steps", "time on one core")
+    for row in rows:
+        steps = f"{row['steps']:,}" if row["steps"] else "–"
+        table.add_row(row["figure"], f"{row['count']} {row['what']}{'s' if row['count'] > 1 else ''}", steps, _duration(row["hours"]))
+    console = _console()
+    console.print(table)
+    console.print(f"\nin all about {_duration(hours)}; nothing was run.")
+
+
+def _duration(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 1:
+        return "under 1 s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
+
+
+def explain_catalogue(rows: list[dict[str, Any]]) -> None:
+    table = _table("figure", "shows", "needs", "")
+    for row in rows:
+        state = "[green]available[/green]" if row["available"] else "[dim]not yet[/dim]"
+        table.add_row(row["figure"], escape(row["shows"]), row["needs"], state)
+    console = _console()
+    console.print(table)
+    ready = sum(row["available"] for row in rows)
+    console.print(f"\n{ready} of {len(rows)} available; draw one with: unstuck reproduce {rows[0]['figure']}")

@@ -58,7 +58,12 @@ def test_the_first_fall_of_the_test_loss_does_not_depend_on_p(d, p, kind, B):
     start = [0.0] * n
     slope = sum(
         -m * a * b
-        for m, a, b in zip((1.0,) * (n - 1) + (flow.mobility,), flow.loss.gradient(*start), flow.test_loss.gradient(*start), strict=True)
+        for m, a, b in zip(
+            (1.0,) * (n - 1) + (flow.mobility,),
+            flow.loss.gradient(*start),
+            flow.test_loss.gradient(*start),
+            strict=True,
+        )
     )
     assert slope == pytest.approx(-(B**2) / (d * flow.T**2), rel=1e-12)
     t = 1e-6 / rate(flow)
@@ -121,7 +126,8 @@ def test_blow_up_time_is_the_plateau_within_5_percent_and_with_its_corrections_w
 
 
 def test_the_drag_is_one_minus_a_quarter_pi():
-    """For T to infinity what the blow-up time misses is (1 - π/4) / sqrt(d) of sqrt(d) T, to first order in 1/sqrt(d)."""
+    """For T to infinity what the blow-up time misses is (1 - π/4) / sqrt(d) of sqrt(d) T, to first order in
+    1/sqrt(d)."""
     for d, within in ((100, 0.06), (10**4, 0.01), (10**6, 0.01)):
         flow = Flow(10**9, d, kind="reduced")
         missed = (flow.plateau(0.3).time - blow_up_time(flow)) * rate(flow)
@@ -133,7 +139,9 @@ def test_nothing_but_p_one_is_infinite():
     assert math.isfinite(plateau_estimate(Flow(100, 10, p=0.99)))
 
 
-@pytest.mark.parametrize("flow", [Flow(2**20, 256, B, p, k) for B in (1, 8) for p in (0.0, 0.05) for k in ("exact", "reduced")], ids=str)
+@pytest.mark.parametrize(
+    "flow", [Flow(2**20, 256, B, p, k) for B in (1, 8) for p in (0.0, 0.05) for k in ("exact", "reduced")], ids=str
+)
 def test_progress_law_holds_for_every_flow(flow):
     end = flow.plateau().time
     fractions = np.linspace(0.05, 0.95, 19)

@@ -61,7 +61,7 @@ def test_attention_sums_to_one_and_inverts(T, share, delta_a):
     assert pytest.approx(1, rel=1e-14) == A + N
     alpha = loss.alpha(delta_a)
     assert alpha == pytest.approx(1 / ((T - B) * math.exp(-delta_a) + B), rel=1e-9)
-    if 1e-6 < N:
+    if N > 1e-6:
         assert loss.delta_a(alpha) == pytest.approx(delta_a, abs=1e-6)
 
 

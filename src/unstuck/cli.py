@@ -1,4 +1,5 @@
-"""The command `unstuck`. Only what a command needs is imported, inside it: `predict` never waits for torch or pandas."""
+"""The command `unstuck`. Only what a command needs is imported, inside it: `predict` never waits for torch or
+pandas."""
 
 import json
 import math
@@ -70,23 +71,36 @@ def predict(
     T: Annotated[int, typer.Option("--T", parser=_whole, metavar="INT", help="Sequence length, at least 2.")],
     d: Annotated[int, typer.Option("--d", parser=_whole, metavar="INT", help="Dimension of a token, at least 1.")],
     B: Annotated[
-        int, typer.Option("--B", parser=_whole, metavar="INT", help="Copies of the relevant token in the context, 1 to T - 1.")
+        int,
+        typer.Option(
+            "--B", parser=_whole, metavar="INT", help="Copies of the relevant token in the context, 1 to T - 1."
+        ),
     ] = 1,
     p: Annotated[
-        float, typer.Option("--p", parser=_real, metavar="NUMBER", help="Chance that the relevant token is the one frequent token, 0 to 1.")
+        float,
+        typer.Option(
+            "--p",
+            parser=_real,
+            metavar="NUMBER",
+            help="Chance that the relevant token is the one frequent token, 0 to 1.",
+        ),
     ] = 0.0,
     flow: Annotated[
         str, typer.Option("--flow", metavar="exact|reduced", help="The toy model's own flow, or the paper's reduction.")
     ] = "exact",
     threshold: Annotated[
-        float, typer.Option("--threshold", parser=_real, metavar="NUMBER", help="Test loss that ends the plateau; it starts at 0.5.")
+        float,
+        typer.Option(
+            "--threshold", parser=_real, metavar="NUMBER", help="Test loss that ends the plateau; it starts at 0.5."
+        ),
     ] = 0.1,
     as_json: Json = False,
 ) -> None:
     """How long will the plateau be? The theory's answer, before training, by integrating the flow.
 
-    The problem is single-location regression (Zucchet et al. 2025): the target depends on one of T tokens, and the
-    toy model y = W sum softmax(a) x has to find which one. Times are training times: steps times learning rate.
+    The problem is single-location regression (Zucchet et al. 2025): the target depends on one of T tokens, and
+    the toy model y = W sum softmax(a) x has to find which one. Times are training times: steps times learning
+    rate.
 
     [bold]Examples[/bold]
 
@@ -128,7 +142,9 @@ def predict(
 
 @app.command()
 def fit(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A .csv or .parquet table of runs.", show_default=False)],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A .csv or .parquet table of runs.", show_default=False)
+    ],
     formula: Annotated[
         str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
     ],
@@ -139,8 +155,8 @@ def fit(
 ) -> None:
     """Fit a power law to the plateaus of finished runs, by least squares on logarithms.
 
-    Each term gets one exponent; a term is an arithmetic expression of the table's columns, with sqrt and log. The
-    table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps.
+    Each term gets one exponent; a term is an arithmetic expression of the table's columns, with sqrt and log.
+    The table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps.
 
     [bold]Examples[/bold]
 
@@ -173,15 +189,25 @@ def _profile(text: str) -> str:
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(metavar="FIGURE", help="A name that `unstuck figures` lists, or all.", show_default=False)],
+    figure: Annotated[
+        str, typer.Argument(metavar="FIGURE", help="A name that `unstuck figures` lists, or all.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path("figures"),
     profile: Annotated[
-        str, typer.Option("--profile", metavar="quick|cpu|paper", help="How much to run. Theory figures are the same in all three but for fig9's seeds.")
+        str,
+        typer.Option(
+            "--profile",
+            metavar="quick|cpu|paper",
+            help="How much to run. Theory figures are the same in all three but for fig9's seeds.",
+        ),
     ] = "cpu",
     workers: Annotated[
-        int, typer.Option("--workers", parser=_whole, metavar="INT", help="Processes for `all`; 0 means one for each core.")
+        int,
+        typer.Option("--workers", parser=_whole, metavar="INT", help="Processes for `all`; 0 means one for each core."),
     ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and how long it takes, and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run and how long it takes, and stop.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Reproduce a figure: its data (CSV), picture (PNG, PDF) and a JSON with ours beside the paper's.
@@ -266,11 +292,16 @@ def figures(as_json: Json = False) -> None:
 
 @app.command()
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="What `unstuck reproduce --out DIR` wrote.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")] = None,
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What `unstuck reproduce --out DIR` wrote.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file with all figures of a directory, ours beside the paper's. It opens from disk, without a network."""
+    """Write one HTML file with all figures of a directory, ours beside the paper's. It opens from disk, without
+    a network."""
     from .report.figures import write_report
 
     target = write_report(directory, out or directory / "report.html")
@@ -284,7 +315,13 @@ def _bar(name: str) -> Iterator["Progress"]:
     from rich.progress import Progress as Bar
     from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 
-    bar = Bar(*Bar.get_default_columns()[:-1], TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    bar = Bar(
+        *Bar.get_default_columns()[:-1],
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
     with bar:
         task = bar.add_task(name, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)

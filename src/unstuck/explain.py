@@ -28,12 +28,15 @@ def _table(*columns: str) -> Table:
 def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
     out = _console()
     s = setting
-    out.print(f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p:g}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n")
+    out.print(
+        f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p:g}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n"
+    )
     if answer["plateau"] is None:
         out.print(f"[bold]The plateau never ends[/bold]: {answer['reason']}.\n")
     else:
-        out.print(f"[bold]Plateau: {answer['plateau']:,.6g}[/bold]   time (steps × learning rate) for the test loss to fall from 0.5")
-        out.print(f"         {'':>{len(format(answer['plateau'], ',.6g'))}}   to {answer['threshold']:g}, by integrating the flow\n")
+        number = f"{answer['plateau']:,.6g}"
+        out.print(f"[bold]Plateau: {number}[/bold]   time (steps × learning rate) for the test loss to fall")
+        out.print(f"         {'':{len(number)}}   from 0.5 to {answer['threshold']:g}, by integrating the flow\n")
     rate = "√B" if s.kind == "exact" else "B"
     factor = " √(1 + p²(d-1))" if s.p > 0 else ""
     rows = [
@@ -48,8 +51,8 @@ def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
         table.add_row(name, "–" if value is None else f"{value:,.6g}", f"[dim]{meaning}[/dim]")
     out.print(table)
     out.print(
-        "\n[dim]Assumes gradient flow on the expected loss, uniform attention and W = 0 at the start, unit-norm columns of W*;"
-        " the closed forms also T ≫ B. For SGD or gradient descent, divide by the learning rate.[/dim]"
+        "\n[dim]Assumes gradient flow on the expected loss, uniform attention and W = 0 at the start, unit-norm columns"
+        " of W*; the closed forms also T ≫ B. For SGD or gradient descent, divide by the learning rate.[/dim]"
     )
     if s.B > 1:
         other = "reduced" if s.kind == "exact" else "exact"
@@ -99,7 +102,12 @@ def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
     table = _table("figure", "work", "steps", "time on one core")
     for row in rows:
         steps = f"{row['steps']:,}" if row["steps"] else "–"
-        table.add_row(row["figure"], f"{row['count']} {row['what']}{'s' if row['count'] > 1 else ''}", steps, _duration(row["hours"]))
+        table.add_row(
+            row["figure"],
+            f"{row['count']} {row['what']}{'s' if row['count'] > 1 else ''}",
+            steps,
+            _duration(row["hours"]),
+        )
     console = _console()
     console.print(table)
     console.print(f"\nin all about {_duration(hours)}; nothing was run.")

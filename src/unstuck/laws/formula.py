@@ -3,7 +3,8 @@
     "d + T/B"                             log plateau = log C + x log d + y log(T/B)
     "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)" one term: everything in it shares one exponent
 
-Parsed with Python's `ast`; only numbers, names, + - * / **, sqrt and log are understood, nothing is ever evaluated as code.
+Parsed with Python's `ast`; only numbers, names, + - * / **, sqrt and log are understood, nothing is ever evaluated
+as code.
 """
 
 import ast
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest
 
 Array = NDArray[np.float64]
 
@@ -121,7 +122,9 @@ def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             if name not in table:
                 names = [str(n) for n in table]
-                raise BadInput("formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names))
+                raise BadInput(
+                    "formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names)
+                )
             try:
                 return np.asarray(table[name], dtype=float)
             except (TypeError, ValueError) as e:

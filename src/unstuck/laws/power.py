@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..errors import BadInput
+from unstuck.errors import BadInput
+
 from .formula import Term, parse
 
 Array = NDArray[np.float64]
@@ -70,8 +71,10 @@ def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> 
 
     A `status` column, where there is one, says which runs emerged; without it, those with a plateau did.
 
-    >>> law = fit_power_law(runs, "d + T/B")          # doctest: +SKIP
-    >>> law.exponents, law.intervals, law.r2          # doctest: +SKIP
+    >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
+    >>> law = fit_power_law(runs, "T")
+    >>> round(law.exponents["T"], 2), law.n
+    (0.99, 4)
     """
     import statsmodels.api as sm  # a second to import, and only fits need it
 
@@ -86,6 +89,8 @@ def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> 
     if len(runs) <= len(terms) + 1:
         raise BadInput("the table", f"{len(runs)} emerged runs", f"at least {len(terms) + 2} for {len(terms)} terms")
 
+    if np.ptp(np.log(plateaus)) < 1e-12:
+        raise BadInput("plateau_steps", "the same in all emerged runs", "one that varies, to have a law")
     logs = np.column_stack([np.log(term.evaluate(runs)) for term in terms])
     _check_identified(terms, logs)
     result = sm.OLS(np.log(plateaus), sm.add_constant(logs, has_constant="add")).fit()
@@ -122,7 +127,9 @@ def _check_identified(terms: list[Term], logs: Array) -> None:
     """A constant term, or two that move together, have no exponent of their own."""
     for term, column in zip(terms, logs.T, strict=True):
         if np.ptp(column) < 1e-9:
-            raise BadInput(f"term {term.text!r}", "the same in all emerged runs", "one that varies, to have an exponent")
+            raise BadInput(
+                f"term {term.text!r}", "the same in all emerged runs", "one that varies, to have an exponent"
+            )
     centred = (logs - logs.mean(axis=0)) / logs.std(axis=0)
     if np.linalg.matrix_rank(centred, tol=1e-7 * np.sqrt(len(logs))) < len(terms):
         names = ", ".join(repr(t.text) for t in terms)

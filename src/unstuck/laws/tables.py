@@ -1,16 +1,17 @@
 """Read a table of runs from CSV or Parquet."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from ..errors import BadInput
+from unstuck.errors import BadInput
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
     """The table in `source`, by its ending; a missing or unreadable file is bad input."""
     path = Path(source)
-    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
     if path.suffix.lower() not in readers:
         raise BadInput("source", str(source), "a .csv or .parquet file")
     if not path.is_file():

@@ -1,4 +1,5 @@
-"""The figures of both papers, and those of our own: name, content, what each needs. Whether one can be drawn is whether its file exists."""
+"""The figures of both papers, and those of our own: name, content, what each needs. Whether one can be drawn is
+whether its file exists."""
 
 import importlib.util
 from dataclasses import dataclass

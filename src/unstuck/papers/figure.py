@@ -17,7 +17,8 @@ from typing import Any, Literal, Protocol, cast, get_args
 import pandas as pd
 from matplotlib.figure import Figure as Picture
 
-from ..errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest
+
 from .catalogue import CATALOGUE, is_available, module_of
 
 Profile = Literal["quick", "cpu", "paper"]
@@ -74,7 +75,9 @@ def load(name: str) -> FigureModule:
     for point in entry_points(group="unstuck.figures"):
         if point.name == name:
             return cast(FigureModule, point.load())
-    raise BadInput("figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*CATALOGUE, "all"]))
+    raise BadInput(
+        "figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*CATALOGUE, "all"])
+    )
 
 
 def title(module: Any) -> str:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
+from unstuck import __version__
 
 _LIBRARIES = ("numpy", "scipy", "pandas", "statsmodels", "matplotlib", "torch")
 

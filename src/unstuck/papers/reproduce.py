@@ -22,7 +22,8 @@ def plan(name: str, profile: Profile) -> list[Job]:
 
 
 def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambda done, of: None) -> dict[str, Any]:
-    """Run figure `name` and write NAME.csv, NAME.png, NAME.pdf and NAME.json into `out`; returns what the JSON holds."""
+    """Run figure `name` and write NAME.csv, NAME.png, NAME.pdf and NAME.json into `out`; returns what the JSON
+    holds."""
     figure = load(name)
     start = time.perf_counter()
     # What is drawn and compared is what is stored: the table as it comes back from its CSV.
@@ -46,7 +47,8 @@ def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambd
         "paper": {c.quantity: c.paper for c in claims},
         "verdict": overall(c.verdict for c in claims),
         "claims": [
-            {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note} for c in claims
+            {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note}
+            for c in claims
         ],
         "spec": _settings(figure),
         "seconds": round(seconds, 2),
@@ -56,7 +58,9 @@ def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambd
     return result
 
 
-def reproduce_all(names: list[str], profile: Profile, out: Path, workers: int, progress: Progress) -> list[dict[str, Any]]:
+def reproduce_all(
+    names: list[str], profile: Profile, out: Path, workers: int, progress: Progress
+) -> list[dict[str, Any]]:
     """Several figures, the longest first, in as many processes as `workers`."""
     cost = {name: sum(job.seconds for job in plan(name, profile)) for name in names}
     order = sorted(names, key=lambda name: -cost[name])
@@ -84,7 +88,11 @@ def _settings(figure: Any) -> dict[str, Any]:
             return all(map(plain, value.values()))
         return isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value))
 
-    return {name: value for name, value in vars(figure).items() if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)}
+    return {
+        name: value
+        for name, value in vars(figure).items()
+        if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)
+    }
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
 )  # fmt: skip
 PAPER_GREY = "#666666"
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.labelsize": 10,
@@ -39,7 +39,7 @@ def panels(columns: int = 1, *, width: float = 4.4, height: float = 3.5) -> tupl
     return picture, picture.subplots(1, columns, squeeze=False)[0].tolist()
 
 
-def legend_outside(picture: Figure, axes: Axes, *, loc: str = "outside right center", **options: Any) -> None:
+def legend_outside(picture: Figure, axes: Axes, *, loc: Any = "outside right center", **options: Any) -> None:
     """The legend of one panel beside or below the figure, clear of all data."""
     handles, labels = axes.get_legend_handles_labels()
     picture.legend(handles, labels, loc=loc, **options)

@@ -7,8 +7,8 @@ from typing import Any
 
 import jinja2
 
-from ..errors import BadInput
-from ..papers.catalogue import CATALOGUE
+from unstuck.errors import BadInput
+from unstuck.papers.catalogue import CATALOGUE
 
 _KEYS = {"figure", "title", "claims", "verdict", "provenance"}
 
@@ -31,7 +31,9 @@ def write_report(directory: Path, target: Path) -> Path:
 
 def _figures(directory: Path) -> list[dict[str, Any]]:
     if not directory.is_dir():
-        raise BadInput("directory", str(directory), "a directory that exists; `unstuck reproduce all --out DIR` makes one")
+        raise BadInput(
+            "directory", str(directory), "a directory that exists; `unstuck reproduce all --out DIR` makes one"
+        )
     found = []
     for path in sorted(directory.glob("*.json")):
         try:
@@ -43,7 +45,9 @@ def _figures(directory: Path) -> list[dict[str, Any]]:
             image = base64.b64encode(picture.read_bytes()).decode()
             found.append({**result, "image": f"data:image/png;base64,{image}"})
     if not found:
-        raise BadInput("directory", str(directory), "one that holds figures; `unstuck reproduce all --out DIR` makes them")
+        raise BadInput(
+            "directory", str(directory), "one that holds figures; `unstuck reproduce all --out DIR` makes them"
+        )
     order = {name: i for i, name in enumerate(CATALOGUE)}
     return sorted(found, key=lambda f: order.get(f["figure"], len(order)))
 

@@ -13,8 +13,8 @@ class SingleLocation:
         x_1  x_2  ...  x_{T-B}  [x_T ... x_T]        y* = W* x_T
                                  ^ the last B tokens are the same one
 
-    With probability p the relevant token is the first basis vector (cross-sample repetition).
-    Zucchet et al. 2025, Section 2.1 and A.2.
+    With probability p the relevant token is the first basis vector (cross-sample repetition). Zucchet et al.
+    2025, Section 2.1 and A.2.
     """
 
     T: int = 256  # sequence length

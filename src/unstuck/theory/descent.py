@@ -1,7 +1,7 @@
 """Gradient descent on the toy model of Eq. 2 itself, all T scores free: the brute-force check of the exact flow.
 
-The expectation over the data is taken exactly (A.2), so this is the population loss; nothing is reduced but W, which stays
-on the line through W* when it starts at zero (A.3.1).
+The expectation over the data is taken exactly (A.2), so this is the population loss; nothing is reduced but W,
+which stays on the line through W* when it starts at zero (A.3.1).
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ def gradient_descent(
 ) -> Descent:
     """Descend from a = 0, w = 0 until the loss is at most `threshold`.
 
-    With `shared` the B relevant positions share one score and the others are held at zero, which is what taking Δa as
-    the parameter amounts to: the paper's reduction. Only p = 0.
+    With `shared` the B relevant positions share one score and the others are held at zero, which is what taking
+    Δa as the parameter amounts to: the paper's reduction. Only p = 0.
     """
     threshold = check_threshold(threshold)
     relevant = np.arange(s.T) >= s.T - s.B

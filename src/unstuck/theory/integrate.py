@@ -1,14 +1,17 @@
 """Integrate the gradient flow of a reduced loss, in a time in which it does not blow up.
 
 Attention grows like exp(Δa), so in training time t the plateau ends by a near blow-up that a solver has to creep
-through. Measured by s with dt/ds = sqrt(d) / A, A being the attention on the relevant tokens, the flow is smooth: the
-weights leave zero at rate one, and t is one more variable. `benchmarks/theory.py` has the gain.
+through. Measured by s with dt/ds = sqrt(d) / A, A being the attention on the relevant tokens, the flow is smooth:
+the weights leave zero at rate one, and t is one more variable. `benchmarks/theory.py` has the gain.
 """
 
+import itertools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +59,20 @@ def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
 
 
 def _advance(solver: LSODA, unit: float) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LSODA warns where it fails; the error below says so in our words
-        solver.step()
+    solver.step()
     if solver.status == "failed":
         raise NoConvergence(f"double precision does not carry the flow beyond time {solver.y[-1] * unit:.3g}")
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """LSODA warns where it fails; `NoConvergence` says so in our words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+@_quiet()
 def time_to_reach(loss: Loss, mobility: float, test_loss: Loss, threshold: float) -> float:
     """The time at which `test_loss` first falls to `threshold` along the flow of `loss`, by event detection."""
     solver, unit = _solver(loss, mobility)
@@ -70,12 +80,18 @@ def time_to_reach(loss: Loss, mobility: float, test_loss: Loss, threshold: float
     for _ in range(MAX_SOLVER_STEPS):
         _advance(solver, unit)
         if value(*solver.y.tolist()[:-1]) <= threshold:
-            inside = solver.dense_output()
-            s = brentq(
-                lambda s: value(*inside(s).tolist()[:-1]) - threshold, solver.t_old, solver.t, xtol=1e-13 * solver.t
-            )
-            return float(inside(s)[-1]) * unit
+            return _crossing(solver, value, threshold) * unit
     raise NoConvergence(f"the loss did not reach {threshold:g} within {MAX_SOLVER_STEPS} solver steps")
+
+
+def _crossing(solver: LSODA, value: Callable[..., float], threshold: float) -> float:
+    """t / unit at which the loss is the threshold, inside the solver's last step."""
+    inside = solver.dense_output()
+
+    def above(s: float) -> float:
+        return value(*inside(s).tolist()[:-1]) - threshold
+
+    return float(inside(brentq(above, solver.t_old, solver.t, xtol=1e-13 * solver.t))[-1])
 
 
 @dataclass(frozen=True)
@@ -87,10 +103,12 @@ class Flowline:
     knots: Array  # times that follow the state: dense where it moves fast
 
 
+@_quiet()
 def flowline(loss: Loss, mobility: float, until: float, *, per_step: int = 8) -> Flowline:
     """Solve the flow of `loss` from rest to the time `until`."""
     solver, unit = _solver(loss, mobility)
-    s_knots, pieces = [0.0], []
+    s_knots: list[float] = [0.0]
+    pieces: list[Any] = []
     while solver.y[-1] * unit < until:
         if len(pieces) >= MAX_SOLVER_STEPS:
             raise NoConvergence(f"time {until:g} was not reached within {MAX_SOLVER_STEPS} solver steps")
@@ -99,7 +117,7 @@ def flowline(loss: Loss, mobility: float, until: float, *, per_step: int = 8) ->
         pieces.append(solver.dense_output())
     solution = OdeSolution(s_knots, pieces)
 
-    s = np.unique(np.concatenate([np.linspace(a, b, per_step + 1) for a, b in zip(s_knots, s_knots[1:], strict=False)]))
+    s = np.unique(np.concatenate([np.linspace(a, b, per_step + 1) for a, b in itertools.pairwise(s_knots)]))
     dense = solution(s)
     t = np.maximum.accumulate(dense[-1] * unit)
     rising = np.concatenate([[True], np.diff(t) > 0])

@@ -38,7 +38,8 @@ class _Attention:
         object.__setattr__(self, "_offset", math.log(self.T - self.B) - math.log(self.B))
 
     def attention(self, delta_a: Number) -> tuple[Number, Number]:
-        """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq. 9-10).
+        """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq.
+        9-10).
 
         1 - A is not formed by subtraction, so it keeps its digits when it is tiny.
         """
@@ -98,8 +99,8 @@ class TwoVariableLoss(_Attention):
 class ThreeVariableLoss(_Attention):
     """L(w~, w, Δa) of Eq. 17: w~ is the weight along the frequent token x~, w along the d - 1 other directions.
 
-    The paper writes it for B = 1. Repeating the relevant token in context leaves its covariance alone and replaces α
-    by B α and T - 1 by T - B, as in Eq. 12, so B > 1 is covered too.
+    The paper writes it for B = 1. Repeating the relevant token in context leaves its covariance alone and
+    replaces α by B α and T - 1 by T - B, as in Eq. 12, so B > 1 is covered too.
     """
 
     p: float = 0.0
@@ -131,7 +132,8 @@ class ThreeVariableLoss(_Attention):
         )
 
     def hessian_rows(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[tuple[Number, ...], ...]:
-        """Second derivatives; the cross terms' noise has its factor 2 (erratum 3), d²L/dΔa² its A (1 - A) (erratum 7)."""
+        """Second derivatives; the cross terms' noise has its factor 2 (erratum 3), d²L/dΔa² its A (1 - A)
+        (erratum 7)."""
         A, N = self.attention(delta_a)
         sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
         root: float = self._root  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ import numbers
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ..errors import BadInput
+from unstuck.errors import BadInput
 
 Kind = Literal["exact", "reduced"]
 
@@ -68,7 +68,8 @@ class Setting:
     def mobility(self) -> float:
         """How far Δa moves per unit of -dL/dΔa.
 
-        The reduction takes Δa itself as the parameter: 1. In the model of Eq. 2 the T scores are the parameters;
-        the gradient is shared by B relevant and T - B other scores, so Δa moves by 1/B + 1/(T - B) (erratum 6).
+        The reduction takes Δa itself as the parameter: 1. In the model of Eq. 2 the T scores are the
+        parameters; the gradient is shared by B relevant and T - B other scores, so Δa moves by 1/B + 1/(T -
+        B) (erratum 6).
         """
         return 1.0 if self.kind == "reduced" else self.T / (self.B * (self.T - self.B))

@@ -4,12 +4,13 @@ A step on a batch of n sequences needs, of all their n T d numbers, only three t
 
 - the relevant tokens x, n vectors;
 - the attention-weighted noise u = sum_t s_t x_t over the other tokens, n vectors, which is N(0, |s|² I/d);
-- for the scores, the projections v·x_t of the other tokens on v = W^T (y - y*), averaged over the batch. Given x and u they
-  are Gaussian with mean s_t (v·u)/|s|², and what is left of each token once s has been projected out of it:
-  covariance (|v|²/d)(I - s s^T/|s|²). Averaging over the batch adds the variances, so one vector of T - B normals does.
+- for the scores, the projections v·x_t of the other tokens on v = W^T (y - y*), averaged over the batch. Given x
+  and u they are Gaussian with mean s_t (v·u)/|s|², and what is left of each token once s has been projected out of
+  it: covariance (|v|²/d)(I - s s^T/|s|²). Averaging over the batch adds the variances, so one vector of T - B
+  normals does.
 
-So the gradients have the distribution of the plain sampler's, step by step, at a fraction of the cost (tests/test_toy_sgd.py,
-`benchmarks/toy_sgd.py`).
+So the gradients have the distribution of the plain sampler's, step by step, at a fraction of the cost
+(tests/test_toy_sgd.py, `benchmarks/toy_sgd.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +20,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..models.toy import population_loss
-from ..tasks.single_location import SingleLocation
+from unstuck.models.toy import population_loss
+from unstuck.tasks.single_location import SingleLocation
+
 from .seeds import stream
 
 
@@ -36,7 +38,9 @@ class Ensemble:
     def start(cls, task: SingleLocation, seeds: Sequence[int], *, zero: bool = False) -> "Ensemble":
         """Uniform attention and W ~ N(0, 1/d) as in A.3.4, or W = 0 as the theory assumes."""
         target = torch.stack([task.target(stream(seed, "target")) for seed in seeds])
-        init = torch.stack([torch.randn(task.d, task.d, generator=stream(seed, "init")) for seed in seeds]) / task.d**0.5
+        init = (
+            torch.stack([torch.randn(task.d, task.d, generator=stream(seed, "init")) for seed in seeds]) / task.d**0.5
+        )
         return cls(torch.zeros(len(seeds), task.T), torch.zeros_like(init) if zero else init, target)
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from ...theory import Flow
-from ...theory.setting import Kind
-from ..figure import Progress
+from unstuck.papers.figure import Progress
+from unstuck.theory import Flow
+from unstuck.theory.setting import Kind
 
 POWERS_OF_TWO_D = [16, 32, 64, 128, 256, 512]
 

@@ -1,18 +1,19 @@
 """exact-flow: in-context repetition shortens the toy model's own plateau as B^-1/2, not B^-1.
 
-Erratum 6, not in the paper. The reduction takes Δa as the parameter, which is exact when the B relevant positions share one
-score. In the model of Eq. 2 every position has its own, the gradient is split among them, and the exponent halves. Flows,
-closed forms and brute-force gradient descent on all T scores (lr 1) with free and with shared scores; d = 16.
+Erratum 6, not in the paper. The reduction takes Δa as the parameter, which is exact when the B relevant positions
+share one score. In the model of Eq. 2 every position has its own, the gradient is split among them, and the
+exponent halves. Flows, closed forms and brute-force gradient descent on all T scores (lr 1) with free and with
+shared scores; d = 16.
 """
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...laws import fit_power_law
-from ...theory import Flow, blow_up_time, gradient_descent
-from ...theory.setting import Kind
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLUE, ORANGE, note, panels, plateau_axes
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, note, panels, plateau_axes
+from unstuck.theory import Flow, blow_up_time, gradient_descent
+from unstuck.theory.setting import Kind
 
 D = 16
 SIZES = {256: [1, 2, 4, 8], 4096: [1, 2, 4, 8, 16, 32]}
@@ -52,7 +53,9 @@ def draw(table: pd.DataFrame) -> Figure:
         for kind, (colour, marker, name) in KINDS.items():
             part = table[(table["T"] == T) & (table["flow"] == kind)]
             ax.plot(part["B"], part["plateau_steps"], "-", color=colour, label=f"{name}: flow")
-            ax.plot(part["B"], part["brute_force"], marker, color=colour, mfc="white", ms=6, label="   gradient descent")
+            ax.plot(
+                part["B"], part["brute_force"], marker, color=colour, mfc="white", ms=6, label="   gradient descent"
+            )
             ax.plot(part["B"], part["blow_up"], ":", color=colour, lw=1.2, label="   closed form √(π/2)/μ")
         plateau_axes(ax, "copies B of the relevant token", sizes)
         ax.set_title(f"T = {T}, d = {D}")
@@ -81,5 +84,11 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             False,
             "B^-1 needs a shared parameter; the model of Eq. 2 has none, and gives B^-1/2 (erratum 6)",
         ),
-        Claim("flow against brute force", f"at most {off:.2%} apart", None, None, "gradient descent with lr 1 on all T scores"),
+        Claim(
+            "flow against brute force",
+            f"at most {off:.2%} apart",
+            None,
+            None,
+            "gradient descent with lr 1 on all T scores",
+        ),
     ]

@@ -1,6 +1,7 @@
 """Figure 10: with cross-sample repetition the frequent direction learns first and pulls attention along.
 
-A.4. Three-variable flow, T = 512, d = 64: loss on the training distribution and on clean data, w and w~, α for several p.
+A.4. Three-variable flow, T = 512, d = 64: loss on the training distribution and on clean data, w and w~, α for
+several p.
 """
 
 import math
@@ -9,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow
-from ..figure import Claim, Job, Profile, Progress
-from ..style import legend_outside, panels, shades
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.theory import Flow
 
 T, D, P = 512, 64, [0.0, 0.1, 0.2, 0.4, 0.8]
 
@@ -46,7 +47,14 @@ def draw(table: pd.DataFrame) -> Figure:
         middle.plot(c["t"], c["w"], color=colour)
         middle.plot(c["t"], c["w_tilde"], color=colour, ls="--", lw=1.2)
         right.plot(c["t"], c["alpha"], color=colour)
-    left.plot([], [], "--", color="#444444", lw=1.2, label="loss: on clean data\nweights: $\\tilde{w}$, the\nfrequent direction")
+    left.plot(
+        [],
+        [],
+        "--",
+        color="#444444",
+        lw=1.2,
+        label="loss: on clean data\nweights: $\\tilde{w}$, the\nfrequent direction",
+    )
     left.set(ylabel="loss", ylim=(0, 0.53))
     middle.set(ylabel="weights w/√(d-1) and $\\tilde{w}$, optimum 1", ylim=(0, None))
     right.set(ylabel="attention α to the relevant token", ylim=(0, 1))
@@ -70,7 +78,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             f"plateaus {times} for p = {' / '.join(f'{p:g}' for p in P)}",
             "faster with p",
             bool(ends[P[1]] < ends[P[0]] and ends[P[2]] < ends[P[1]] and ends[P[3]] < ends[P[2]]),
-            "too much of it slows the other directions: p = 0.8 takes longer than p = 0.4" if ends[0.8] > ends[0.4] else "",
+            "too much of it slows the other directions: p = 0.8 takes longer than p = 0.4"
+            if ends[0.8] > ends[0.4]
+            else "",
         ),
         Claim(
             "the frequent direction learns first",

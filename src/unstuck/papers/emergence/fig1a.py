@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow
-from ..figure import Claim, Job, Profile, Progress
-from ..style import legend_outside, panels, shades
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.theory import Flow
 
 T, D = 512, [16, 32, 64, 128, 256]
 
@@ -48,7 +48,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "plateau, then drop",
-            f"half-way through the plateau the loss is still {half:.3f} or more; from 0.45 to 0.1 takes at most {drop:.0%} of it",
+            f"half-way the loss is still {half:.3f} or more; from 0.45 to 0.1 takes at most {drop:.0%} of the time",
             "plateau, then sharp drop",
             bool(half > 0.48 and drop < 0.2),
         )

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLUE, ORANGE, panels
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, panels
+from unstuck.theory import Flow
 
 T, D = 512, 64
 
@@ -37,7 +37,9 @@ def draw(table: pd.DataFrame) -> Figure:
     right.plot(table["t"], table["alpha"], color=ORANGE)
     ax.axhline(math.sqrt(D), color=BLUE, ls="--", lw=1)
     right.axhline(1.0, color=ORANGE, ls="--", lw=1)
-    ax.set(xlabel="training time (steps × lr)", title=f"T = {T}, d = {D}; optima dashed", ylim=(0, 12.5), xlim=(0, None))
+    ax.set(
+        xlabel="training time (steps × lr)", title=f"T = {T}, d = {D}; optima dashed", ylim=(0, 12.5), xlim=(0, None)
+    )
     right.set_ylim(0, 12.5 / 9.5)
     ax.set_ylabel("weight w along W*", color=BLUE)
     right.set_ylabel("attention α to the relevant token", color=ORANGE)

@@ -1,16 +1,17 @@
 """Figure 1c: the plateau grows as T and the square root of d.
 
-Section 2.2. Plateau lengths of the reduced flow on T = 64 .. 4096, d = 16 .. 512 with their power law, and beside them Eq. 6
-(the linearised escape time) and the blow-up time sqrt(π/2) sqrt(d) T (erratum 2).
+Section 2.2. Plateau lengths of the reduced flow on T = 64 .. 4096, d = 16 .. 512 with their power law, and beside
+them Eq. 6 (the linearised escape time) and the blow-up time sqrt(π/2) sqrt(d) T (erratum 2).
 """
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...laws import fit_power_law
-from ...theory import blow_up_time, escape_time_eq6, plateau_estimate
-from ..figure import Claim, Job, Profile, Progress
-from ..style import PAPER_GREY, RED, legend_outside, note, panels, plateau_axes, shades
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import PAPER_GREY, RED, legend_outside, note, panels, plateau_axes, shades
+from unstuck.theory import blow_up_time, escape_time_eq6, plateau_estimate
+
 from ._grids import POWERS_OF_TWO_D as D
 from ._grids import plateau_table, settings
 
@@ -40,7 +41,9 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.plot(row["T"], row["plateau_steps"], "o", ms=4.5, color=colour, label=f"d = {d}")
         ax.plot(row["T"], law.predict(row), "-", lw=1.2, color=colour)
         if d in (D[0], D[-1]):
-            ax.plot(row["T"], row["eq6"], ":", lw=1.2, color=PAPER_GREY, label="Eq. 6, d = 16, 512" if d == 512 else None)
+            ax.plot(
+                row["T"], row["eq6"], ":", lw=1.2, color=PAPER_GREY, label="Eq. 6, d = 16, 512" if d == 512 else None
+            )
             ax.plot(row["T"], row["blow_up"], "--", lw=1.2, color=RED, label="√(π/2) √d T" if d == 512 else None)
     plateau_axes(ax, "sequence length T", T)
     ax.set_ylim(200, 4e6)
@@ -48,7 +51,8 @@ def draw(table: pd.DataFrame) -> Figure:
     ax.set_title("Reduced flow, no repetition")
     note(
         ax,
-        f"ours:  {law.constant:.2f} $T^{{{law.exponents['T']:.3f}}} d^{{{law.exponents['d']:.3f}}}$, R² = {law.r2:.4f}\n"
+        f"ours:  {law.constant:.2f} $T^{{{law.exponents['T']:.3f}}} d^{{{law.exponents['d']:.3f}}}$, "
+        f"R² = {law.r2:.4f}\n"
         "paper: exponents ≈ 1 and ≈ 0.5, R² = 0.999",
     )
     return picture
@@ -67,7 +71,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         Claim("R²", law.r2, PAPER["r2"], law.r2 >= 0.998),
         Claim(
             "Eq. 6 over the plateau",
-            f"{over.min():.1f} to {over.max():.1f} times too long; fits T^{eq6.exponents['T']:.2f} d^{eq6.exponents['d']:.2f}",
+            f"{over.min():.1f} to {over.max():.1f} times too long; "
+            f"fits T^{eq6.exponents['T']:.2f} d^{eq6.exponents['d']:.2f}",
             "accurately predicts the plateau",
             False,
             "the linearisation describes how the plateau is left, not its end (erratum 2)",

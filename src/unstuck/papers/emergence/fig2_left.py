@@ -1,15 +1,16 @@
 """Figure 2 left: in-context repetition shortens the plateau as 1/B, in the paper's reduction.
 
-Section 2.3. Reduced flow at T = 4096, B = 1 .. 32, d = 16 .. 512. T does not vary here, so T and 1/B share one exponent.
-For the toy model's own flow the plateau goes as B^-1/2: see the figure exact-flow.
+Section 2.3. Reduced flow at T = 4096, B = 1 .. 32, d = 16 .. 512. T does not vary here, so T and 1/B share one
+exponent. For the toy model's own flow the plateau goes as B^-1/2: see the figure exact-flow.
 """
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...laws import fit_power_law
-from ..figure import Claim, Job, Profile, Progress
-from ..style import legend_outside, note, panels, plateau_axes, shades
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import legend_outside, note, panels, plateau_axes, shades
+
 from ._grids import POWERS_OF_TWO_D as D
 from ._grids import plateau_table
 
@@ -38,7 +39,8 @@ def draw(table: pd.DataFrame) -> Figure:
     ax.set_title(f"In-context repetition, reduced flow, T = {T}")
     note(
         ax,
-        f"ours:  {law.constant:.2f} $(T/B)^{{{law.exponents['T/B']:.3f}}} d^{{{law.exponents['d']:.3f}}}$, R² = {law.r2:.4f}\n"
+        f"ours:  {law.constant:.2f} $(T/B)^{{{law.exponents['T/B']:.3f}}} d^{{{law.exponents['d']:.3f}}}$, "
+        f"R² = {law.r2:.4f}\n"
         r"paper: 1.51 $T^{0.99} B^{-0.99} d^{0.49}$, R² = 0.999",
     )
     return picture

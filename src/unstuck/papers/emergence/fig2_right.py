@@ -1,15 +1,17 @@
 """Figure 2 right: cross-sample repetition shortens the plateau, also on data without it.
 
-Section 2.3. Three-variable flow at T = 4096, p = 0 .. 0.3, d = 16 .. 512, test loss at p = 0; fitted with one exponent for
-sqrt(d) T over the paper's factor sqrt(p² d + (1-p)²), and over the exact one sqrt(1 + p² (d-1)) (erratum 9).
+Section 2.3. Three-variable flow at T = 4096, p = 0 .. 0.3, d = 16 .. 512, test loss at p = 0; fitted with one
+exponent for sqrt(d) T over the paper's factor sqrt(p² d + (1-p)²), and over the exact one sqrt(1 + p² (d-1))
+(erratum 9).
 """
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...laws import fit_power_law
-from ..figure import Claim, Job, Profile, Progress
-from ..style import legend_outside, note, panels, plateau_axes, shades
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import legend_outside, note, panels, plateau_axes, shades
+
 from ._grids import POWERS_OF_TWO_D as D
 from ._grids import plateau_table
 
@@ -45,7 +47,8 @@ def draw(table: pd.DataFrame) -> Figure:
         ax,
         r"paper: 2.15 $(\sqrt{d}\,T/\sqrt{p^2 d+(1-p)^2})^{1.02}$, R² = 0.992"
         f"\nours, same form: {tied.constant:.2f} $(\\cdot)^{{{tied.exponents[TIED]:.3f}}}$, R² = {tied.r2:.4f}"
-        f"\nours, $\\sqrt{{1+p^2(d-1)}}$: {exact.constant:.2f} $(\\cdot)^{{{exact.exponents[EXACT]:.3f}}}$, R² = {exact.r2:.4f}",
+        f"\nours, $\\sqrt{{1+p^2(d-1)}}$: {exact.constant:.2f} $(\\cdot)^{{{exact.exponents[EXACT]:.3f}}}$, "
+        f"R² = {exact.r2:.4f}",
     )
     return picture
 

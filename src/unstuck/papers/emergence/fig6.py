@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow, TwoVariableLoss
-from ..figure import Claim, Job, Profile, Progress
-from ..style import panels
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import panels
+from unstuck.theory import Flow, TwoVariableLoss
 
 T, D, POINTS = 256, 64, 121
 

@@ -1,7 +1,7 @@
 """Figure 7: the early dynamics and their linear approximation.
 
-A.3.2. d = 512, several T, no repetition. In units of 1/λ = sqrt(d) T the linear approximation is one curve: w = sinh λt,
-Δa = cosh λt - 1, and the loss has fallen by (λ/2) sinh 2λt.
+A.3.2. d = 512, several T, no repetition. In units of 1/λ = sqrt(d) T the linear approximation is one curve: w =
+sinh λt, Δa = cosh λt - 1, and the loss has fallen by (λ/2) sinh 2λt.
 """
 
 import math
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow, rate
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLACK, panels, shades
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLACK, panels, shades
+from unstuck.theory import Flow, rate
 
 D, T = 512, [64, 256, 1024, 4096]
 END = 1.35  # in units of 1/λ; the blow-up is at sqrt(π/2) = 1.2533, the plateau's end a little later

@@ -1,7 +1,7 @@
 """Figure 8: the late phase: w follows its equilibrium, and the loss flattens along Δa.
 
-A.3.3. Left: w_inf(α) for several T, d = 64. Middle: w and w_inf along the flow, T = 512, d = 64. Right: the smallest and
-largest eigenvalue of the Hessian along the same flow, with the Hessian as corrected (errata 7 and 8).
+A.3.3. Left: w_inf(α) for several T, d = 64. Middle: w and w_inf along the flow, T = 512, d = 64. Right: the
+smallest and largest eigenvalue of the Hessian along the same flow, with the Hessian as corrected (errata 7 and 8).
 """
 
 import math
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow, TwoVariableLoss
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLUE, ORANGE, RED, panels, shades
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, RED, panels, shades
+from unstuck.theory import Flow, TwoVariableLoss
 
 D, T_LEFT, T_FLOW = 64, [64, 256, 1024, 4096], 512
 
@@ -30,7 +30,16 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     flow = Flow(T_FLOW, D, kind="reduced")
     loss = TwoVariableLoss(T_FLOW, D)
     end = flow.plateau().time or 0.0
-    path = flow.trajectory(times=np.concatenate([[0.0], np.geomspace(end / 300, 0.8 * end, 150), np.linspace(0.8 * end, 1.2 * end, 400), np.geomspace(1.21 * end, 100 * end, 150)]))
+    path = flow.trajectory(
+        times=np.concatenate(
+            [
+                [0.0],
+                np.geomspace(end / 300, 0.8 * end, 150),
+                np.linspace(0.8 * end, 1.2 * end, 400),
+                np.geomspace(1.21 * end, 100 * end, 150),
+            ]
+        )
+    )
     eigen = np.linalg.eigvalsh(loss.hessian(path.w, path.delta_a))
     parts.append(
         pd.DataFrame(
@@ -75,7 +84,9 @@ def draw(table: pd.DataFrame) -> Figure:
     right.axhline(1 / D, color=BLUE, lw=0.9, ls=":")
     right.text(0.011, 1 / D * 1.12, "1/d", fontsize=8.5, color=BLUE, va="bottom")
     right.set_yscale("symlog", linthresh=1e-5)
-    right.set(xscale="log", xlabel="time / plateau", ylabel="eigenvalue of the Hessian", title="curvature along the flow")
+    right.set(
+        xscale="log", xlabel="time / plateau", ylabel="eigenvalue of the Hessian", title="curvature along the flow"
+    )
     right.set_yticks([-1e-1, -1e-3, -1e-5, 0, 1e-5, 1e-3, 1e-1])
     right.legend(loc="lower right")
     return picture

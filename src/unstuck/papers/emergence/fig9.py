@@ -1,16 +1,17 @@
 """Figure 9: SGD on the real toy model follows the reduced flow.
 
-A.3.4. T = d = 256, W and W* drawn from N(0, 1/d), batch 32, learning rate 1, 5 seeds: loss, attention, weight, against the
-flow of Eq. 13-14. Beside it the same seeds from W = 0, which tells sampling noise from the effect of W's start.
+A.3.4. T = d = 256, W and W* drawn from N(0, 1/d), batch 32, learning rate 1, 5 seeds: loss, attention, weight,
+against the flow of Eq. 13-14. Beside it the same seeds from W = 0, which tells sampling noise from the effect of
+W's start.
 """
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...theory import Flow
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLACK, BLUE, ORANGE, legend_outside, note, panels
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLACK, BLUE, ORANGE, legend_outside, note, panels
+from unstuck.theory import Flow
 
 T = D = 256
 SEEDS, STEPS, BATCH, LR = [0, 1, 2, 3, 4], 7000, 32, 1.0
@@ -30,12 +31,14 @@ def plan(profile: Profile) -> list[Job]:
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     import torch
 
-    from ...tasks.single_location import SingleLocation
-    from ...training.toy_sgd import train
+    from unstuck.tasks.single_location import SingleLocation
+    from unstuck.training.toy_sgd import train
 
     torch.set_num_threads(1)
     path = Flow(T, D, kind="reduced").trajectory(times=np.arange(0.0, STEPS + 1, 20))
-    parts = [pd.DataFrame({"run": "theory", "seed": -1, "step": path.t, "loss": path.loss, "alpha": path.alpha, "w": path.w})]
+    parts = [
+        pd.DataFrame({"run": "theory", "seed": -1, "step": path.t, "loss": path.loss, "alpha": path.alpha, "w": path.w})
+    ]
     for i, run in enumerate(STARTS):
         curves = train(
             SingleLocation(T, D),
@@ -56,7 +59,9 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, (column, label) in zip(axes, labels.items(), strict=True):
         for run, name in STARTS.items():
             for i, (_, curve) in enumerate(table[table["run"] == run].groupby("seed")):
-                ax.plot(curve["step"], curve[column], color=COLOURS[run], lw=1, alpha=0.85, label=name if i == 0 else None)
+                ax.plot(
+                    curve["step"], curve[column], color=COLOURS[run], lw=1, alpha=0.85, label=name if i == 0 else None
+                )
         theory = table[table["run"] == "theory"]
         ax.plot(theory["step"], theory[column], "--", color=BLACK, lw=1.6, label="theory")
         ax.set(xlabel="step", ylabel=label, xlim=(3500, STEPS))
@@ -66,7 +71,8 @@ def draw(table: pd.DataFrame) -> Figure:
     sgd, zero = found["sgd"], found["sgd-zero"]
     note(
         axes[1],
-        f"plateau\ntheory {found['theory'][0]:.0f}\nSGD {min(sgd):.0f} to {max(sgd):.0f}\nfrom W = 0: {np.mean(zero):.0f}",
+        f"plateau\ntheory {found['theory'][0]:.0f}\nSGD {min(sgd):.0f} to {max(sgd):.0f}\n"
+        f"from W = 0: {np.mean(zero):.0f}",
     )
     picture.suptitle(f"Toy model, T = d = {T}, batch {BATCH}, lr {LR:g}, {len(sgd)} seeds", fontsize=10.5)
     return picture

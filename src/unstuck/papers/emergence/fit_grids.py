@@ -1,18 +1,21 @@
 """fit-grids: a power law's exponents depend on the grid it is fitted to.
 
-Not in the paper. The laws of Figures 1c and 2 are slightly curved in logarithms, so their exponents and constants move with the
-sizes one happens to choose. Every row is a least-squares fit as in D.2 to flows simulated on that grid.
+Not in the paper. The laws of Figures 1c and 2 are slightly curved in logarithms, so their exponents and constants
+move with the sizes one happens to choose. Every row is a least-squares fit as in D.2 to flows simulated on that
+grid.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ...laws import fit_power_law
-from ...theory.setting import Kind
-from ..figure import Claim, Job, Profile, Progress
-from ..style import BLUE, ORANGE, panels
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, panels
+from unstuck.theory.setting import Kind
+
 from ._grids import POWERS_OF_TWO_D, plateau_table
 from .fig2_right import EXACT, TIED
 
@@ -21,10 +24,10 @@ class Grid(NamedTuple):
     figure: str
     name: str
     formula: str
-    T: list[int]
-    d: list[int]
-    B: list[int] = [1]
-    p: list[float] = [0.0]
+    T: Sequence[int]
+    d: Sequence[int]
+    B: Sequence[int] = (1,)
+    p: Sequence[float] = (0.0,)
     kind: Kind = "reduced"
 
 
@@ -56,8 +59,7 @@ def plan(profile: Profile) -> list[Job]:
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     rows = []
     for i, grid in enumerate(GRIDS):
-        T_d_B_p = {"T": grid.T, "d": grid.d, "B": grid.B, "p": grid.p}
-        table = plateau_table(lambda done, of: None, **T_d_B_p, kind=grid.kind)  # type: ignore[arg-type]
+        table = plateau_table(lambda done, of: None, T=grid.T, d=grid.d, B=grid.B, p=grid.p, kind=grid.kind)
         law = fit_power_law(table, grid.formula)
         first, *rest = law.exponents
         low, high = law.intervals[first]

@@ -1,0 +1,59 @@
+# Everything from a fresh machine with Python 3.11 and make: `make demo`, `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test test-all lint bench results docs wheel-check clean
+
+help:
+	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
+	@echo "make test         install, run the fast tests"
+	@echo "make test-all     the slow tests too"
+	@echo "make lint         ruff and mypy"
+	@echo "make bench        speed, as ratios against plain implementations"
+	@echo "make results      run what the committed tables and pictures need, and rewrite them and the docs' tables"
+	@echo "make docs         build the documentation strictly into site/"
+	@echo "make wheel-check  build the wheel, install it into an empty environment elsewhere, use it"
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/run.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e .
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e '.[dev]'
+	@touch $@ .venv/run.stamp
+
+demo: .venv/run.stamp
+	$(BIN)/unstuck reproduce all --profile paper --out demo
+	@$(BIN)/unstuck report demo
+	@echo "open it in a browser: $(CURDIR)/demo/report.html"
+
+test: .venv/dev.stamp
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: .venv/dev.stamp
+	$(BIN)/python -m pytest
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/run.stamp
+	@for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
+
+results: .venv/run.stamp
+	$(BIN)/unstuck reproduce all --profile paper --out results
+	$(BIN)/python tools/generate_docs.py
+
+docs: .venv/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+wheel-check: .venv/dev.stamp
+	bash tools/wheel_check.sh $(BIN)/python
+
+clean:
+	rm -rf .venv demo site dist

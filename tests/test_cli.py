@@ -1,0 +1,202 @@
+"""The command: answers, exit codes, one sentence for a mistake, no traceback, no torch."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from unstuck.cli import main
+from unstuck.theory.setting import MAX_D, MAX_T, MIN_THRESHOLD
+
+IN_PROCESS = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def run(capsys, *words):
+    code = main([str(w) for w in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def refused(capsys, *words):
+    code, out, err = run(capsys, *words)
+    assert code == 2, (words, out, err)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_predict_gives_the_contracts_keys_and_nothing_else_on_stdout(capsys):
+    code, out, err = run(capsys, "predict", "--T", 4096, "--d", 64, "--B", 8, "--json")
+    answer = json.loads(out)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert answer["plateau"] == pytest.approx(14782, rel=0.005)
+    assert answer["flow"] == "exact"
+    assert answer["rate"] == pytest.approx(math.sqrt(8) / (8 * 4096))
+    assert answer["escape_time"] > answer["plateau"]
+
+
+def test_predict_in_words_has_number_formula_and_assumptions(capsys):
+    code, out, _ = run(capsys, "predict", "--T", 512, "--d", 64)
+    assert code == 0
+    for piece in ("5,314", "rate", "√(π/2)", "Assumes"):
+        assert piece in out
+
+
+def test_predict_says_when_there_is_no_answer(capsys):
+    code, out, _ = run(capsys, "predict", "--T", 64, "--d", 4, "--p", 1, "--json")
+    answer = json.loads(out)
+    assert (code, answer["plateau"]) == (0, None)
+    assert "never learnt" in answer["reason"]
+    code, out, _ = run(capsys, "predict", "--T", 64, "--d", 4, "--p", 1)
+    assert code == 0
+    assert "never ends" in out
+
+
+def sizes(high):
+    return st.one_of(st.integers(1, 50), st.integers(1, high), st.floats(0, math.log10(high)).map(lambda x: int(10**x)))
+
+
+@st.composite
+def valid(draw):
+    T = max(2, draw(sizes(MAX_T)))
+    B = draw(st.one_of(st.just(1), st.integers(1, T - 1), st.just(T - 1)))
+    p = draw(st.one_of(st.just(0.0), st.just(1.0), st.floats(0, 1), st.floats(0, 1).map(lambda x: 1 - x**8)))
+    threshold = draw(st.floats(MIN_THRESHOLD, 0.5, exclude_max=True))
+    flow = draw(st.sampled_from(["exact", "reduced"]))
+    return ["--T", T, "--d", draw(sizes(MAX_D)), "--B", B, "--p", p, "--threshold", threshold, "--flow", flow]
+
+
+@given(words=valid())
+@example(words=["--T", MAX_T, "--d", MAX_D, "--B", MAX_T - 1, "--p", 0.5, "--threshold", MIN_THRESHOLD])
+@example(words=["--T", MAX_T, "--d", MAX_D, "--p", 1 - 2**-53])
+@IN_PROCESS
+def test_every_valid_problem_has_a_positive_answer_or_a_reason(capsys, words):
+    code, out, err = run(capsys, "predict", *words, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    if answer["plateau"] is None:
+        assert len(answer["reason"]) > 20
+    else:
+        assert 0 < answer["plateau"] < math.inf
+        assert answer["reason"] is None
+    assert 0 < answer["rate"] < math.inf
+    assert 0 <= answer["escape_time"] < math.inf
+
+
+JUNK = st.one_of(
+    st.sampled_from(
+        ["nan", "inf", "-inf", "", " ", "abc", "1e3", "0x10", "None", "1,5", "--", "١٢٫٥", "9" * 400, "9" * 5000]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(
+        lambda s: not _is_number(s) and not s.startswith("-")
+    ),
+)
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@st.composite
+def invalid(draw):
+    """A valid problem with one thing made wrong: (option, words)."""
+    words = list(map(str, draw(valid())))
+    option = draw(st.sampled_from(["--T", "--d", "--B", "--p", "--threshold", "--flow"]))
+    T = int(words[words.index("--T") + 1])
+    outside = {
+        "--T": st.one_of(st.integers(max_value=1), st.integers(MAX_T + 1), st.floats().map(repr), JUNK),
+        "--d": st.one_of(st.integers(max_value=0), st.integers(MAX_D + 1), st.floats().map(repr), JUNK),
+        "--B": st.one_of(st.integers(max_value=0), st.integers(T), st.floats().map(repr), JUNK),
+        "--p": st.one_of(
+            st.floats(max_value=0, exclude_max=True), st.floats(1, exclude_min=True), st.just(math.nan), JUNK
+        ),
+        "--threshold": st.one_of(st.floats(max_value=0), st.floats(0.5), st.just(math.nan), JUNK),
+        "--flow": JUNK,
+    }[option]
+    value = str(draw(outside))
+    words[words.index(option) + 1] = value
+    if value.startswith("-") and draw(st.booleans()):
+        i = words.index(option)
+        words[i : i + 2] = [f"{option}={value}"]
+    return option, words
+
+
+@given(case=invalid())
+@IN_PROCESS
+def test_every_invalid_problem_is_refused_by_one_sentence_naming_the_option(capsys, case):
+    option, words = case
+    assert option in refused(capsys, "predict", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["predict", "--T", "8"], "--d"),
+        (["predict", "--T", "8", "--d", "4", "--tresh", "1"], "--threshold"),
+        (["predikt"], "predikt"),
+        (["predict", "--T", "8", "--d", "4", "extra"], "extra"),
+        (["reproduce", "fig1d"], "fig1"),
+        (["reproduce", "fig3-left"], "Transformer runs"),
+        (["reproduce", "fig1c", "--profile", "cpuu"], "did you mean 'cpu'"),
+        (["reproduce", "fig1c", "--workers", "-1"], "--workers"),
+        (["fit", "nowhere.csv", "d"], "nowhere.csv"),
+        (["report", "nowhere"], "unstuck reproduce"),
+    ],
+)
+def test_mistakes_get_one_sentence(capsys, words, says):
+    assert says in refused(capsys, *words)
+
+
+def test_without_arguments_it_shows_its_commands(capsys):
+    code, out, _ = run(capsys)
+    assert code == 0
+    for command in ("predict", "fit", "reproduce", "figures", "report"):
+        assert command in out
+
+
+def test_fit_from_the_command_line(capsys, tmp_path):
+    rows = ["T,d,plateau_steps,status"]
+    rows += [f"{T},{d},{2 * T * d**0.5},emerged" for T in (16, 32, 64) for d in (4, 8)] + ["128,8,,censored"]
+    (tmp_path / "runs.csv").write_text("\n".join(rows))
+    code, out, err = run(capsys, "fit", tmp_path / "runs.csv", "T + d", "--json")
+    law = json.loads(out)
+    assert code == 0
+    assert law["exponents"] == pytest.approx({"T": 1.0, "d": 0.5})
+    assert (law["n"], law["censored"], law["r2"]) == (6, 1, pytest.approx(1))
+    assert law["constant"] == pytest.approx(2)
+    assert set(law["intervals"]) == {"constant", "T", "d"}
+    assert "did not emerge" in err
+    code, out, _ = run(capsys, "fit", tmp_path / "runs.csv", "T + d")
+    assert "exponent of T" in out
+
+
+def test_figures_lists_every_figure_of_both_papers(capsys):
+    code, out, _ = run(capsys, "figures", "--json")
+    rows = {row["figure"]: row for row in json.loads(out)["figures"]}
+    assert code == 0
+    wanted = {"fig1a", "fig1b", "fig1c", "fig2-left", "fig2-right", "fig6", "fig7", "fig8", "fig9", "fig10"}
+    wanted |= {"exact-flow", "progress-law", *(f"incremental-fig{i}" for i in range(1, 20)), "incremental-figB"}
+    wanted |= {"fig3-left", "fig3-middle", "fig3-right", *(f"fig{i}" for i in range(11, 18))}
+    assert wanted <= set(rows)
+    assert rows["fig1c"]["available"]
+    assert not rows["incremental-fig1"]["available"]
+
+
+def test_torch_and_pandas_stay_out_of_help_predict_and_figures():
+    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"], ["figures"]):
+        code = (
+            "import sys; from unstuck.cli import main; code = main(sys.argv[1:]);"
+            "heavy = {'torch', 'pandas', 'matplotlib', 'statsmodels'} & set(sys.modules);"
+            "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
+        )
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

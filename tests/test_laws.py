@@ -1,0 +1,166 @@
+"""Power laws: exact recovery, intervals that cover, the formula language and what it refuses."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unstuck.errors import BadInput
+from unstuck.laws import fit_power_law, parse, read_table
+
+
+def runs(seed=0, noise=0.0, C=2.0, x=0.5, y=1.1):
+    rows = list(itertools.product([16, 64, 256], [64, 256, 1024], [1, 4], [0.0, 0.2]))
+    table = pd.DataFrame(rows, columns=["d", "T", "B", "p"])
+    logs = np.log(C) + x * np.log(table["d"]) + y * np.log(table["T"] / table["B"])
+    return table.assign(plateau_steps=np.exp(logs + noise * np.random.default_rng(seed).normal(size=len(table))))
+
+
+@given(st.floats(0.01, 100), st.floats(-3, 3), st.floats(0.01, 3))
+@settings(max_examples=50, deadline=None)
+def test_an_exact_law_is_recovered(C, x, y):
+    law = fit_power_law(runs(C=C, x=x, y=y), "d + T/B")
+    assert law.constant == pytest.approx(C, rel=1e-6)
+    assert (law.exponents["d"], law.exponents["T/B"]) == pytest.approx((x, y), abs=1e-8)
+    assert np.abs(law.residuals).max() < 1e-8
+
+
+def test_exponents_solve_the_normal_equations():
+    table = runs(noise=0.3)
+    law = fit_power_law(table, "d + T/B")
+    X = np.column_stack([np.ones(len(table)), np.log(table["d"]), np.log(table["T"] / table["B"])])
+    beta = np.linalg.solve(X.T @ X, X.T @ np.log(table["plateau_steps"]))
+    assert [np.log(law.constant), *law.exponents.values()] == pytest.approx(beta, rel=1e-9)
+    assert X.T @ law.residuals == pytest.approx(0, abs=1e-9)
+    total = np.log(table["plateau_steps"]).var(ddof=0) * len(table)
+    assert law.r2 == pytest.approx(1 - (law.residuals**2).sum() / total, rel=1e-9)
+    assert law.predict(table) == pytest.approx(np.exp(X @ beta), rel=1e-9)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    inside = 0
+    for seed in range(200):
+        low, high = fit_power_law(runs(seed, noise=0.2), "d + T/B", level=0.9).intervals["T/B"]
+        inside += low <= 1.1 <= high
+    assert 165 <= inside <= 195  # 180 expected, standard deviation 4.2
+
+
+def test_terms_keep_the_users_spelling_and_tied_terms_share_an_exponent():
+    tied = "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
+    law = fit_power_law(runs(noise=0.1), f"{tied} + B")
+    assert list(law.exponents) == [tied, "B"]
+    assert set(law.intervals) == {tied, "B"}
+
+
+def test_censored_runs_are_counted_and_left_out():
+    table = runs(noise=0.1)
+    table["status"] = "emerged"
+    table.loc[:4, ["status", "plateau_steps"]] = ["censored", np.nan]
+    law = fit_power_law(table, "d + T/B")
+    assert (law.n, law.censored) == (len(table) - 5, 5)
+    assert fit_power_law(table.drop(columns="status"), "d + T/B").censored == 5
+
+
+def test_csv_and_parquet_give_the_same_law(tmp_path):
+    table = runs(noise=0.1)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    laws = [fit_power_law(read_table(tmp_path / name), "d + T/B") for name in ("t.csv", "t.parquet")]
+    assert laws[0].exponents == pytest.approx(laws[1].exponents, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("formula", "terms"),
+    [
+        ("d + T/B", ["d", "T/B"]),
+        ("(d + T) + B", ["(d + T)", "B"]),
+        ("1e+3*d+T", ["1e+3*d", "T"]),
+        ("log(d) + sqrt(T + B)", ["log(d)", "sqrt(T + B)"]),
+        ("d**-1 + -(-T)", ["d**-1", "-(-T)"]),
+    ],
+)
+def test_terms_are_cut_at_the_outer_plus(formula, terms):
+    assert [t.text for t in parse(formula)] == terms
+
+
+REFUSED = [
+    *(
+        "",
+        "   ",
+        "+",
+        "d +",
+        "+ d",
+        "d ++ T",
+        "d + d",
+        "d; T",
+        "d T",
+        "d ^ 2",
+        "d % 2",
+        "d // 2",
+        "3",
+        "d + 3",
+        "(d",
+        "d)",
+    ),
+    *(
+        "__import__('os').system('true')",
+        "d.T",
+        "d[0]",
+        "exp(d)",
+        "sqrt(d, T)",
+        "sqrt()",
+        "sqrt(x=d)",
+        "lambda: 1",
+        "'d'",
+    ),
+    *("d if T else B", "[d]", "d < T", "not d", "~d", "d and T", "f'{d}'", "d := 3", "*d", "True*d", "1j*d", "x" * 501),
+    *("d\n+T(", "\x00", "d + \\"),
+]
+
+
+@pytest.mark.parametrize("formula", REFUSED)
+def test_anything_else_is_refused_with_a_sentence(formula):
+    with pytest.raises(BadInput, match="formula"):
+        parse(formula)
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=300)
+def test_no_text_does_more_than_be_refused(text):
+    try:
+        terms = parse(text)
+    except BadInput:
+        return
+    assert all(t.columns for t in terms)
+
+
+@pytest.mark.parametrize(
+    ("change", "formula", "says"),
+    [
+        (lambda t: t, "d + TT", "did you mean 'T'"),
+        (lambda t: t.assign(T=64), "d + T", "the same in all"),
+        (lambda t: t, "d + d**2", "independently"),
+        (lambda t: t, "d + p", "positive"),
+        (lambda t: t.head(3), "d + T", "at least 4"),
+        (lambda t: t.drop(columns="plateau_steps"), "d", "plateau_steps"),
+        (lambda t: t.assign(plateau_steps=-1.0), "d", "plateau_steps"),
+        (lambda t: t.assign(plateau_steps=7.0), "d", "the same in all"),
+        (lambda t: t.assign(d="wide"), "d", "numbers"),
+    ],
+)
+def test_tables_that_cannot_be_fitted_say_why(change, formula, says):
+    with pytest.raises(BadInput, match=says):
+        fit_power_law(change(runs(noise=0.1)), formula)
+
+
+@pytest.mark.parametrize("name", ["no.csv", "dir", "t.txt", "bad.parquet", "empty.csv"])
+def test_unreadable_sources_say_why(tmp_path, name):
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "t.txt").write_text("d,T\n1,2\n")
+    (tmp_path / "bad.parquet").write_bytes(b"not a table")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(BadInput, match="source"):
+        read_table(tmp_path / name)

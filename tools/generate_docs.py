@@ -1,0 +1,110 @@
+"""Write the tables of README and docs/ from results/ and from the command itself, between markers in the Markdown.
+
+    <!-- claims: fig1c fig2-left -->      paper and ours, a row a claim, from results/NAME.json
+    <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
+    <!-- provenance: fig1c -->            commit, date and machine of that result
+    <!-- options: predict -->             the command's arguments and options
+    <!-- end -->
+
+`--check` writes nothing and fails if a file is not up to date.
+"""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"<!-- (claims|table|provenance|options): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
+    def cells(row: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+
+    return "\n".join([cells(header), "|" + "---|" * len(header), *map(cells, rows)])
+
+
+def number(value: Any) -> str:
+    if value is None or value == "":
+        return "–"
+    try:
+        x = float(value)
+    except ValueError:
+        return str(value)
+    return str(value) if isinstance(value, int) or str(value).isdigit() else f"{x:.4g}"
+
+
+def claims(names: str) -> str:
+    rows = []
+    for name in names.split():
+        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for i, claim in enumerate(result["claims"]):
+            ours = number(claim["ours"]) + (f" ({claim['note']})" if claim["note"] else "")
+            rows.append([name if i == 0 else "", claim["quantity"], number(claim["paper"]), ours, claim["verdict"]])
+    return rows_to_markdown(["figure", "quantity", "paper", "ours", "verdict"], rows)
+
+
+def table(words: str) -> str:
+    name, columns = words.split()
+    with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as f:
+        rows = [[number(row[c]) for c in columns.split(",")] for row in csv.DictReader(f)]
+    return rows_to_markdown(columns.split(","), rows)
+
+
+def provenance(name: str) -> str:
+    p = json.loads((RESULTS / f"{name.strip()}.json").read_text(encoding="utf-8"))["provenance"]
+    machine = f"{p['machine']['cpu']}, {p['machine']['cores']} cores"
+    return f"*`make results`, commit {p['commit']}, {p['date']}, {machine}, Python {p['python']}.*"
+
+
+def options(name: str) -> str:
+    import typer
+
+    from unstuck.cli import app
+
+    command: Any = typer.main.get_command(app).commands[name.strip()]  # type: ignore[attr-defined]
+    rows = []
+    for p in command.params:
+        given = p.default
+        if p.param_type_name == "argument":
+            rows.append([f"`{p.metavar}`", "", p.help or ""])
+        else:
+            word = ", ".join(f"`{o}`" for o in p.opts)
+            value = f" `{p.metavar}`" if p.metavar else ""
+            default = "required" if p.required else "" if given is None or p.is_flag else str(given)
+            rows.append([word + value, default, p.help or ""])
+    return rows_to_markdown(["argument or option", "default", "meaning"], rows)
+
+
+WRITERS = {"claims": claims, "table": table, "provenance": provenance, "options": options}
+
+
+def regenerated(text: str) -> str:
+    def fill(match: re.Match[str]) -> str:
+        kind, words = match.groups()
+        return f"<!-- {kind}: {words} -->\n{WRITERS[kind](words)}\n<!-- end -->"
+
+    return BLOCK.sub(fill, text)
+
+
+def main() -> int:
+    stale = []
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = regenerated(old)
+        if new != old:
+            stale.append(str(page.relative_to(ROOT)))
+            if "--check" not in sys.argv:
+                page.write_text(new, encoding="utf-8")
+    if stale:
+        print(("not up to date: " if "--check" in sys.argv else "rewritten: ") + ", ".join(stale))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

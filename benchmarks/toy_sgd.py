@@ -1,6 +1,7 @@
 """A step of SGD on the toy model at T = d = 256, batch 32: data summed out against whole sequences and autograd.
 
-The baseline is the ordinary loop: draw the sequences, forward, backward, step. Both in one run, one thread, one seed.
+The baseline is the ordinary loop: draw the sequences, forward, backward, step. Both in one run, one thread, one
+seed.
 """
 
 import time

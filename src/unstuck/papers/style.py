@@ -52,10 +52,10 @@ def shades(values: Sequence[object]) -> dict[Any, Any]:
     return {v: colours(0.05 + 0.83 * i / top) for i, v in enumerate(values)}
 
 
-def note(axes: Axes, text: str, *, at: tuple[float, float] = (0.03, 0.97), ha: str = "left", va: str = "top") -> None:
+def note(axes: Axes, text: str, *, at: tuple[float, float] = (0.03, 0.97), ha: Any = "left", va: Any = "top") -> None:
     """Numbers in a panel: the paper's and ours."""
     box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": "#BBBBBB", "alpha": 0.9}
-    axes.text(*at, text, transform=axes.transAxes, ha=ha, va=va, fontsize=8, bbox=box, linespacing=1.35)  # type: ignore[arg-type]
+    axes.text(*at, text, transform=axes.transAxes, ha=ha, va=va, fontsize=8, bbox=box, linespacing=1.35)
 
 
 def plateau_axes(axes: Axes, x: str, ticks: Sequence[int]) -> None:

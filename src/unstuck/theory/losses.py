@@ -6,6 +6,7 @@ B is. Every method takes floats or arrays that broadcast; the loss landscape is 
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ class _Attention:
     d: int
     B: int = 1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_offset", math.log(self.T - self.B) - math.log(self.B))
+    @cached_property
+    def _offset(self) -> float:
+        """The score gap at which relevant and other tokens get the same attention in all."""
+        return math.log(self.T - self.B) - math.log(self.B)
 
     def attention(self, delta_a: Number) -> tuple[Number, Number]:
         """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq.
@@ -43,7 +46,7 @@ class _Attention:
 
         1 - A is not formed by subtraction, so it keeps its digits when it is tiny.
         """
-        ratio = _exp(self._offset - delta_a)  # type: ignore[attr-defined]
+        ratio = _exp(self._offset - delta_a)
         A = 1 / (1 + ratio)
         return A, ratio * A
 
@@ -54,7 +57,7 @@ class _Attention:
     def delta_a(self, alpha: Number) -> Number:
         """The score gap at which one relevant token gets attention α: the inverse of `alpha`."""
         A = self.B * alpha
-        return self._offset + np.log(A) - np.log1p(-A)  # type: ignore[attr-defined,no-any-return]
+        return self._offset + np.log(A) - np.log1p(-A)
 
 
 @dataclass(frozen=True)
@@ -107,23 +110,27 @@ class ThreeVariableLoss(_Attention):
 
     names = ("w_tilde", "w", "delta_a")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @cached_property
+    def _sigmas(self) -> tuple[float, float]:
+        """Variances σ~ and σ of the relevant token along x~ and across it."""
         sigma = (1 - self.p) / self.d
-        object.__setattr__(self, "_sigmas", (self.p + sigma, sigma))  # variances of x_T along x~ and across it
-        object.__setattr__(self, "_root", math.sqrt(self.d - 1))
+        return self.p + sigma, sigma
+
+    @cached_property
+    def _root(self) -> float:
+        return math.sqrt(self.d - 1)
 
     def value(self, w_tilde: Number, w: Number, delta_a: Number) -> Number:
         A, N = self.attention(delta_a)
-        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
+        sigma_t, sigma = self._sigmas
         noise = N * N * (w_tilde * w_tilde + w * w) / (self.d * (self.T - self.B))
-        return 0.5 * (noise + sigma_t * (A * w_tilde - 1) ** 2 + sigma * (A * w - self._root) ** 2)  # type: ignore[attr-defined]
+        return 0.5 * (noise + sigma_t * (A * w_tilde - 1) ** 2 + sigma * (A * w - self._root) ** 2)
 
     def gradient(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[Number, Number, Number]:
         """(dL/dw~, dL/dw, dL/dΔa), Eq. 18-21."""
         A, N = self.attention(delta_a)
-        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
-        error_t, error = sigma_t * (A * w_tilde - 1), sigma * (A * w - self._root)  # type: ignore[attr-defined]
+        sigma_t, sigma = self._sigmas
+        error_t, error = sigma_t * (A * w_tilde - 1), sigma * (A * w - self._root)
         noise = N / (self.d * (self.T - self.B))
         return (
             N * noise * w_tilde + A * error_t,
@@ -135,8 +142,8 @@ class ThreeVariableLoss(_Attention):
         """Second derivatives; the cross terms' noise has its factor 2 (erratum 3), d²L/dΔa² its A (1 - A)
         (erratum 7)."""
         A, N = self.attention(delta_a)
-        sigma_t, sigma = self._sigmas  # type: ignore[attr-defined]
-        root: float = self._root  # type: ignore[attr-defined]
+        sigma_t, sigma = self._sigmas
+        root = self._root
         spread = 1 / (self.d * (self.T - self.B))
         slope = A * N
         tt = N * N * spread + A * A * sigma_t

@@ -20,7 +20,7 @@ def whole(field: str, value: object, low: int, high: int, allowed: str) -> int:
     ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not ok or not low <= int(value) <= high:  # type: ignore[call-overload]
         raise BadInput(field, value, allowed)
-    return int(value)  # type: ignore[call-overload,no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 def real(field: str, value: object, low: float, high: float, allowed: str, *, open_high: bool = False) -> float:

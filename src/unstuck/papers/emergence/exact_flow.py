@@ -41,8 +41,7 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
 
 def _exponents(table: pd.DataFrame) -> dict[tuple[int, str], float]:
     return {
-        (int(T), str(kind)): fit_power_law(part, "B").exponents["B"]
-        for (T, kind), part in table.groupby(["T", "flow"])  # type: ignore[misc]
+        (int(T), str(kind)): fit_power_law(part, "B").exponents["B"] for (T, kind), part in table.groupby(["T", "flow"])
     }
 
 

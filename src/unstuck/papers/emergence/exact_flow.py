@@ -1,4 +1,4 @@
-"""exact-flow: in-context repetition shortens the toy model's own plateau as B^-1/2, not B^-1.
+"""exact-flow: in-context repetition shortens the toy model's own plateau as 1/√B, not 1/B.
 
 Erratum 6, not in the paper. The reduction takes Δa as the parameter, which is exact when the B relevant positions
 share one score. In the model of Eq. 2 every position has its own, the gradient is split among them, and the

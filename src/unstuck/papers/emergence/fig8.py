@@ -102,7 +102,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     lam = 1 / (math.sqrt(D) * T_FLOW)
     start = flow.iloc[0]
     return [
-        Claim("w follows w_inf late", f"within {gap:.1%} after 1.2 plateaus", "w is at its equilibrium", gap < 0.05),
+        Claim("w follows w_inf late", f"within {gap:.2%} after 1.2 plateaus", "w is at its equilibrium", gap < 0.05),
         Claim(
             "sharpest at the transition",
             f"largest eigenvalue {flow['largest'].max():.3g} at {peak:.2f} of the plateau; 1/d = {1 / D:.3g}",

@@ -1,4 +1,4 @@
-"""progress-law: how much of the plateau has passed is erf(sqrt(Δa)), whatever T, d, B and p are.
+"""progress-law: how much of the plateau has passed is erf(√Δa), whatever T, d, B and p are.
 
 Erratum 2, not in the paper. For T >> B the score gap and the weight obey v' = c e^Δa, Δa' = m c e^Δa v, so Δa = m
 v²/2 and the elapsed fraction of the time to blow-up is erf(sqrt(Δa)). Left: every flow on that one curve. Middle:

@@ -1,0 +1,55 @@
+"""README and docs agree with the committed results and with the code."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from unstuck.papers.catalogue import available
+from unstuck.papers.figure import load
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_tables_in_the_pages_are_those_in_results():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/generate_docs.py"), "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", available())
+def test_committed_claims_follow_from_committed_tables(name):
+    """A result's JSON says what its figure's file concludes from its CSV, today."""
+    result = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    table = pd.read_csv(ROOT / "results" / f"{name}.csv")
+    for claim, stored in zip(load(name).compare(table), result["claims"], strict=True):
+        assert (claim.quantity, claim.verdict, claim.paper) == (stored["quantity"], stored["verdict"], stored["paper"])
+        if isinstance(claim.ours, float):
+            assert claim.ours == pytest.approx(stored["ours"], rel=1e-6)
+        else:
+            assert claim.ours == stored["ours"]
+    assert result["provenance"]["commit"]
+    assert "local changes" not in result["provenance"]["commit"]
+
+
+def test_every_test_that_the_errata_name_exists():
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/errata.md").read_text()))
+    there = {name for path in (ROOT / "tests").glob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+    assert named
+    assert named <= there
+
+
+def test_pictures_in_the_pages_exist():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
+            assert (ROOT / target).is_file(), (page.name, target)
+
+
+def test_python_examples_on_the_front_page_run():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+    exec(compile(code, "README.md", "exec"), {})

@@ -71,10 +71,11 @@ def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> 
 
     A `status` column, where there is one, says which runs emerged; without it, those with a plateau did.
 
-    >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
-    >>> law = fit_power_law(runs, "T")
-    >>> round(law.exponents["T"], 2), law.n
-    (0.99, 4)
+    Examples:
+        >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
+        >>> law = fit_power_law(runs, "T")
+        >>> round(law.exponents["T"], 2), law.n
+        (0.99, 4)
     """
     import statsmodels.api as sm  # a second to import, and only fits need it
 

@@ -42,11 +42,12 @@ class Plateau:
 class Flow(Setting):
     """Gradient flow of the toy model from a = 0, W = 0.
 
-    >>> round(Flow(T=4096, d=64).plateau().time)
-    42037
-
     `kind="exact"` follows the T scores of Eq. 2; `kind="reduced"` is the paper's flow, which takes Δa as the
     parameter.
+
+    Examples:
+        >>> round(Flow(T=4096, d=64).plateau().time)
+        42037
     """
 
     @property
@@ -107,9 +108,10 @@ class Flow(Setting):
 def plateau_lengths(T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exact", threshold: float = 0.1) -> Array:
     """Plateau lengths over a whole grid: T, d, B and p broadcast against each other; inf where it never ends.
 
-    >>> plateau_lengths(T=[[256], [512]], d=[16, 64]).round()
-    array([[1366., 2690.],
-           [2708., 5314.]])
+    Examples:
+        >>> plateau_lengths(T=[[256], [512]], d=[16, 64]).round()
+        array([[1366., 2690.],
+               [2708., 5314.]])
     """
     grids = np.broadcast_arrays(T, d, B, p)
     out = np.empty(grids[0].shape)

@@ -67,6 +67,7 @@ class TwoVariableLoss(_Attention):
     names = ("w", "delta_a")
 
     def value(self, w: Number, delta_a: Number) -> Number:
+        """The loss, Eq. 12."""
         A, N = self.attention(delta_a)
         root_d = math.sqrt(self.d)
         return 0.5 * (N * N * w * w / (self.T - self.B) + (A * w - root_d) ** 2) / self.d
@@ -90,6 +91,7 @@ class TwoVariableLoss(_Attention):
         return (ww, wa), (wa, aa)
 
     def hessian(self, w: Number, delta_a: Number) -> NDArray[np.float64]:
+        """The Hessian in (w, Δa) as an array of shape (..., 2, 2)."""
         return _stack(self.hessian_rows(w, delta_a))
 
     def w_inf(self, alpha: Number) -> Number:
@@ -121,6 +123,7 @@ class ThreeVariableLoss(_Attention):
         return math.sqrt(self.d - 1)
 
     def value(self, w_tilde: Number, w: Number, delta_a: Number) -> Number:
+        """The loss, Eq. 17."""
         A, N = self.attention(delta_a)
         sigma_t, sigma = self._sigmas
         noise = N * N * (w_tilde * w_tilde + w * w) / (self.d * (self.T - self.B))
@@ -158,6 +161,7 @@ class ThreeVariableLoss(_Attention):
         return (tt, 0.0 * ww, ta), (0.0 * ww, ww, wa), (ta, wa, aa)
 
     def hessian(self, w_tilde: Number, w: Number, delta_a: Number) -> NDArray[np.float64]:
+        """The Hessian in (w~, w, Δa) as an array of shape (..., 3, 3)."""
         return _stack(self.hessian_rows(w_tilde, w, delta_a))
 
 

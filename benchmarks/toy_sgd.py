@@ -17,12 +17,12 @@ STEPS = {"plain": 60, "summed out": 1000}
 
 
 def plain(task: SingleLocation, steps: int) -> None:
-    rng, target = stream(0, "data"), task.target(stream(0, "target"))
+    rng, world = stream(0, "data"), task.world(stream(0, "target"))
     model = ToyAttention(task.T, task.d)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     for _ in range(steps):
-        tokens = task.sample(32, rng)
-        loss = 0.5 * (model(tokens) - tokens[:, -1] @ target.T).square().sum(-1).mean()
+        batch = task.sample(32, rng, world)
+        loss = task.losses(model(batch.inputs), batch.targets).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -30,7 +30,7 @@ def plain(task: SingleLocation, steps: int) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    task = SingleLocation(T=256, d=256)
+    task = SingleLocation.for_toy(T=256, d=256)
     plain(task, 5)
     seconds = {}
     for name, run in (("plain", plain), ("summed out", lambda task, n: train(task, [0], n))):

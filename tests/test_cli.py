@@ -2,16 +2,19 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from unstuck.cli import main
-from unstuck.theory.setting import MAX_D, MAX_T, MIN_THRESHOLD
+from unstuck.theory.setting import MAX_D, MAX_T, MAX_THRESHOLD, MIN_THRESHOLD
 
+ROOT = Path(__file__).resolve().parent.parent
 IN_PROCESS = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -66,7 +69,7 @@ def valid(draw):
     T = max(2, draw(sizes(MAX_T)))
     B = draw(st.one_of(st.just(1), st.integers(1, T - 1), st.just(T - 1)))
     p = draw(st.one_of(st.just(0.0), st.just(1.0), st.floats(0, 1), st.floats(0, 1).map(lambda x: 1 - x**8)))
-    threshold = draw(st.floats(MIN_THRESHOLD, 0.5, exclude_max=True))
+    threshold = draw(st.floats(MIN_THRESHOLD, MAX_THRESHOLD))
     flow = draw(st.sampled_from(["exact", "reduced"]))
     return ["--T", T, "--d", draw(sizes(MAX_D)), "--B", B, "--p", p, "--threshold", threshold, "--flow", flow]
 
@@ -74,6 +77,8 @@ def valid(draw):
 @given(words=valid())
 @example(words=["--T", MAX_T, "--d", MAX_D, "--B", MAX_T - 1, "--p", 0.5, "--threshold", MIN_THRESHOLD])
 @example(words=["--T", MAX_T, "--d", MAX_D, "--p", 1 - 2**-53])
+@example(words=["--T", 1626, "--d", 5205, "--B", 357, "--p", 1, "--threshold", MAX_THRESHOLD])
+@example(words=["--T", 10, "--d", 3, "--threshold", MAX_THRESHOLD])
 @IN_PROCESS
 def test_every_valid_problem_has_a_positive_answer_or_a_reason(capsys, words):
     code, out, err = run(capsys, "predict", *words, "--json")
@@ -119,7 +124,13 @@ def invalid(draw):
         "--p": st.one_of(
             st.floats(max_value=0, exclude_max=True), st.floats(1, exclude_min=True), st.just(math.nan), JUNK
         ),
-        "--threshold": st.one_of(st.floats(max_value=0), st.floats(0.5), st.just(math.nan), JUNK),
+        "--threshold": st.one_of(
+            st.floats(max_value=MIN_THRESHOLD, exclude_max=True),
+            st.floats(MAX_THRESHOLD, exclude_min=True),
+            st.just(0.49999999999999994),
+            st.just(math.nan),
+            JUNK,
+        ),
         "--flow": JUNK,
     }[option]
     value = str(draw(outside))
@@ -148,12 +159,36 @@ def test_every_invalid_problem_is_refused_by_one_sentence_naming_the_option(caps
         (["reproduce", "fig3-left"], "Transformer runs"),
         (["reproduce", "fig1c", "--profile", "cpuu"], "did you mean 'cpu'"),
         (["reproduce", "fig1c", "--workers", "-1"], "--workers"),
+        (["reproduce", "fig3"], "fig3-"),
+        (["reproduce", "../../cli"], "unstuck figures"),
+        (["predict", "--T", "8", "--d", "4", "--flow", "exat"], "did you mean 'exact'"),
         (["fit", "nowhere.csv", "d"], "nowhere.csv"),
+        (["fit", "results/fig1c.csv", "T + d", "--level", "abc"], "--level"),
+        (["fit", "results/fig1c.csv", "T + d", "--level", "nan"], "--level"),
+        (["fit", "results/fig1c.csv", "1" + "0" * 400 + "*d + T"], "formula"),
+        (["fit", "results/fig1c.csv", "plateau_steps + T"], "plateau_steps"),
+        (["fit", "results/fig1c.csv", "T + D"], "did you mean 'd'"),
         (["report", "nowhere"], "unstuck reproduce"),
     ],
 )
-def test_mistakes_get_one_sentence(capsys, words, says):
+def test_mistakes_get_one_sentence(capsys, monkeypatch, words, says):
+    monkeypatch.chdir(ROOT)
     assert says in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("words", [["predict", "--T", "512", "--d", "64"], ["figures"], ["figures", "--json"]])
+def test_a_terminal_without_greek_letters_is_no_reason_to_fail(words):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([Path(sys.executable).parent / "unstuck", *words], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unfinished_integration_is_not_called_endless(capsys, monkeypatch):
+    monkeypatch.setattr("unstuck.theory.integrate.MAX_SOLVER_STEPS", 3)
+    code, out, _ = run(capsys, "predict", "--T", 64, "--d", 4)
+    assert code == 0
+    assert "No answer" in out
+    assert "never ends" not in out
 
 
 def test_without_arguments_it_shows_its_commands(capsys):
@@ -188,11 +223,13 @@ def test_figures_lists_every_figure_of_both_papers(capsys):
     wanted |= {"fig3-left", "fig3-middle", "fig3-right", *(f"fig{i}" for i in range(11, 18))}
     assert wanted <= set(rows)
     assert rows["fig1c"]["available"]
+    assert rows["fig9"]["hours"]["paper"] > rows["fig9"]["hours"]["quick"] > 0
+    assert rows["progress-law"]["paper"] is None  # ours
     assert not rows["incremental-fig1"]["available"]
 
 
-def test_torch_and_pandas_stay_out_of_help_predict_and_figures():
-    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"], ["figures"]):
+def test_torch_and_pandas_stay_out_of_help_and_predict():
+    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"]):
         code = (
             "import sys; from unstuck.cli import main; code = main(sys.argv[1:]);"
             "heavy = {'torch', 'pandas', 'matplotlib', 'statsmodels'} & set(sys.modules);"

@@ -13,6 +13,7 @@ from unstuck.theory import (
     blow_up_time,
     escape_time,
     escape_time_eq6,
+    finish_time,
     linearised,
     plateau_estimate,
     progress,
@@ -134,9 +135,31 @@ def test_the_drag_is_one_minus_a_quarter_pi():
         assert missed * math.sqrt(d) == pytest.approx(1 - math.pi / 4, rel=within)
 
 
-def test_nothing_but_p_one_is_infinite():
+@pytest.mark.parametrize("kind", ["exact", "reduced"])
+@pytest.mark.parametrize(("B", "p"), [(8, 0.0), (1, 0.05), (8, 0.05), (1, 0.3)])
+def test_the_estimate_knows_drag_and_finish_of_every_flow(B, p, kind):
+    """At T = 10^8 the drag is what is left of the plateau beyond blow-up and finish, within 5% of itself."""
+    flow = Flow(10**8, 256, B, p, kind)
+    drag = plateau_estimate(flow) - blow_up_time(flow) - finish_time(flow)
+    measured = flow.plateau().time - blow_up_time(flow) - finish_time(flow)
+    assert drag == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_finish_is_regression_with_attention_given(p):
+    """With B = T - 1 attention is on the relevant token from the start: the plateau is the finish."""
+    flow = Flow(10**7, 50, 10**7 - 1, p)
+    for threshold in (0.4, 0.1, 0.01):
+        assert finish_time(flow, threshold) == pytest.approx(flow.plateau(threshold).time, rel=1e-3)
+
+
+def test_only_what_never_ends_is_infinite():
     assert plateau_estimate(Flow(100, 10, p=1.0)) == math.inf
     assert math.isfinite(plateau_estimate(Flow(100, 10, p=0.99)))
+    assert plateau_estimate(Flow(1000, 1, p=1.0)) == pytest.approx(Flow(1000, 1, p=1.0).plateau().time, rel=0.05)
+    assert plateau_estimate(Flow(1000, 2, p=1.0), 0.4) == pytest.approx(
+        Flow(1000, 2, p=1.0).plateau(0.4).time, rel=0.05
+    )
 
 
 @pytest.mark.parametrize(

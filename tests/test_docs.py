@@ -50,6 +50,7 @@ def test_pictures_in_the_pages_exist():
             assert (ROOT / target).is_file(), (page.name, target)
 
 
-def test_python_examples_on_the_front_page_run():
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
-    exec(compile(code, "README.md", "exec"), {})
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
+def test_python_examples_in_the_pages_run(page):
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+    exec(compile(code, page, "exec"), {})

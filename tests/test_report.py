@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,15 @@ def test_damaged_and_foreign_files_are_passed_over(figures, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "list.json").write_text("[1, 2]")
-    assert "fig1b" in write_report(tmp_path, tmp_path / "r.html").read_text()
+    for change in ({"claims": [{"quantity": "x"}]}, {"provenance": {}}, {"title": 3}):
+        result = json.loads((tmp_path / "fig1b.json").read_text()) | change
+        (tmp_path / f"bad-{next(iter(change))}.json").write_text(json.dumps(result))
+        (tmp_path / f"bad-{next(iter(change))}.png").write_bytes(b"")
+    with pytest.warns(UserWarning, match="passed over") as warned:
+        html = write_report(tmp_path, tmp_path / "r.html").read_text()
+    assert "fig1b" in html
+    passed_over = {Path(str(w.message).split(" is passed")[0]).stem for w in warned}
+    assert passed_over == {"broken", "list", "bad-claims", "bad-provenance", "bad-title"}
 
 
 def test_an_empty_directory_says_what_to_do(tmp_path):

@@ -11,7 +11,11 @@ from unstuck.theory import Flow
 from unstuck.training.seeds import stream
 from unstuck.training.toy_sgd import Ensemble, gradients, train
 
-TASKS = [SingleLocation(T=7, d=3), SingleLocation(T=7, d=3, B=2), SingleLocation(T=7, d=3, B=2, p=0.4)]
+TASKS = [
+    SingleLocation.for_toy(T=7, d=3),
+    SingleLocation.for_toy(T=7, d=3, B=2),
+    SingleLocation.for_toy(T=7, d=3, B=2, p=0.4),
+]
 BATCH, DRAWS = 4, 20_000
 
 
@@ -31,7 +35,7 @@ def plain_gradients(task: SingleLocation, m: Ensemble, draws: int) -> torch.Tens
         y = torch.func.functional_call(model, {"a": a, "W": W}, (tokens,))
         return 0.5 * (y - tokens[:, -1] @ m.target[0].T).square().sum(-1).mean()
 
-    tokens = task.sample(draws * BATCH, rng).view(draws, BATCH, task.T, task.d)
+    tokens = task.sample(draws * BATCH, rng, task.world(stream(0, "world"))).inputs.view(draws, BATCH, task.T, task.d)
     da, dW = torch.vmap(torch.func.grad(batch_loss, (0, 1)), (None, None, 0))(m.a[0], m.W[0], tokens)
     return torch.cat([da, dW.flatten(1)], 1)
 
@@ -74,13 +78,13 @@ def test_mean_gradient_is_that_of_the_population_loss(task):
 
 
 def test_population_loss_is_the_mean_over_sequences():
-    task = SingleLocation(T=5, d=3, B=2)
-    m = somewhere(SingleLocation(T=5, d=3))
+    task = SingleLocation.for_toy(T=5, d=3, B=2)
+    m = somewhere(SingleLocation.for_toy(T=5, d=3))
     model = ToyAttention(5, 3)
     with torch.no_grad():
         model.a.copy_(m.a[0])
         model.W.copy_(m.W[0])
-        tokens = task.sample(400_000, stream(0, "data"))
+        tokens = task.sample(400_000, stream(0, "data"), task.world(stream(0, "world"))).inputs
         losses = 0.5 * (model(tokens) - tokens[:, -1] @ m.target[0].T).square().sum(-1)
     expected = population_loss(m.a[0], m.W[0], m.target[0], B=2).item()
     assert losses.mean().item() == pytest.approx(expected, abs=5 * losses.std().item() / 400_000**0.5)
@@ -88,7 +92,7 @@ def test_population_loss_is_the_mean_over_sequences():
 
 def test_a_seed_gives_the_same_curve_alone_and_in_company():
     """Seeds are trained side by side, but none sees another's numbers."""
-    task = SingleLocation(T=16, d=8)
+    task = SingleLocation.for_toy(T=16, d=8)
     both = train(task, [0, 1], 100)
     alone = train(task, [1], 100)
     together = both[both["seed"] == 1].reset_index(drop=True)
@@ -101,7 +105,7 @@ def test_a_seed_gives_the_same_curve_alone_and_in_company():
 
 def test_from_rest_sgd_follows_the_flow():
     """Small but real training: T = d = 32 from W = 0 must emerge where the exact flow says, within 5%."""
-    curve = train(SingleLocation(T=32, d=32), [0, 1, 2], 400, batch=256, zero_start=True, every=2)
+    curve = train(SingleLocation.for_toy(T=32, d=32), [0, 1, 2], 400, batch=256, zero_start=True, every=2)
     crossed = curve[curve["loss"] <= 0.1].groupby("seed")["step"].min()
     assert len(crossed) == 3
     assert crossed.mean() == pytest.approx(Flow(32, 32).plateau().time, rel=0.05)
@@ -109,6 +113,6 @@ def test_from_rest_sgd_follows_the_flow():
 
 @pytest.mark.slow
 def test_figure_9_at_full_scale():
-    curve = train(SingleLocation(), [0, 1], 7000)
+    curve = train(SingleLocation.for_toy(), [0, 1], 7000)
     crossed = curve[curve["loss"] <= 0.1].groupby("seed")["step"].min()
     assert crossed.between(5400, 6800).all()

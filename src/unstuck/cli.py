@@ -1,11 +1,13 @@
 """The command `unstuck`. Only what a command needs is imported, inside it: `predict` never waits for torch or
 pandas."""
 
+import io
 import json
 import math
 import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,11 +60,13 @@ def _main(
 
 
 @contextmanager
-def _options() -> Iterator[None]:
+def _options(names: Container[str]) -> Iterator[None]:
     """Name a refused value by the option it was given with."""
     try:
         yield
     except BadInput as e:
+        if e.field not in names:
+            raise
         raise BadInput(f"--{e.field}", e.value, e.allowed) from e
 
 
@@ -110,10 +114,10 @@ def predict(
 
       unstuck predict --T 4096 --d 256 --p 0.1
     """
-    from .theory import Flow, blow_up_time, escape_time, plateau_estimate, rate
+    from .theory import Flow, blow_up_time, escape_time, finish_time, plateau_estimate, rate
     from .theory.setting import check_threshold
 
-    with _options():
+    with _options({"T", "d", "B", "p", "flow", "threshold"}):
         setting = Flow(T, d, B, p, flow)  # type: ignore[arg-type]
         eps = 1 - 2 * check_threshold(threshold)
     plateau = setting.plateau(threshold)
@@ -137,7 +141,7 @@ def predict(
         return
     from .explain import explain_prediction
 
-    explain_prediction(setting, answer)
+    explain_prediction(setting, answer, never=plateau.never, finish=finish_time(setting, threshold))
 
 
 @app.command()
@@ -166,7 +170,8 @@ def fit(
     """
     from .laws import fit_power_law, read_table
 
-    law = fit_power_law(read_table(source), formula, level=level)
+    with _options({"level"}):
+        law = fit_power_law(read_table(source), formula, level=level)
     if law.censored:
         _say(
             f"warning: {law.censored} of {law.n + law.censored} runs did not emerge and are left out, "
@@ -178,13 +183,6 @@ def fit(
     from .explain import explain_law
 
     explain_law(law)
-
-
-def _profile(text: str) -> str:
-    names = ("quick", "cpu", "paper")
-    if text not in names:
-        raise BadInput("--profile", text, "one of " + ", ".join(names) + nearest(text, names))
-    return text
 
 
 @app.command()
@@ -219,9 +217,11 @@ def reproduce(
       unstuck reproduce all --out figures && unstuck report figures
     """
     from .papers.catalogue import available
-    from .papers.figure import load, overall
+    from .papers.figure import PROFILES, load, overall
 
-    chosen: Profile = _profile(profile)  # type: ignore[assignment]
+    if profile not in PROFILES:
+        raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
+    chosen: Profile = profile
     if not isinstance(workers, int) or not 0 <= workers <= 1024:
         raise BadInput("--workers", workers, "a whole number from 0 to 1024")
     names = available() if figure == "all" else [figure]
@@ -229,8 +229,10 @@ def reproduce(
     if dry_run:
         _print_plan(plans, chosen, as_json)
         return
-    if out.exists() and not out.is_dir():
-        raise BadInput("--out", str(out), "a directory, or a path where one can be made")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadInput("--out", str(out), f"a directory, or a path where one can be made ({e.strerror})") from e
     from .papers.reproduce import reproduce as run
     from .papers.reproduce import reproduce_all
 
@@ -251,7 +253,7 @@ def reproduce(
             "out": str(out),
         }
     if as_json:
-        print(json.dumps(result, ensure_ascii=False))
+        print(json.dumps(result))
         return
     from .explain import explain_figures
 
@@ -274,20 +276,46 @@ def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
 
 
 @app.command()
-def figures(as_json: Json = False) -> None:
-    """List every figure of both papers: what it shows, what it needs, whether it can be drawn yet."""
-    from .papers.catalogue import CATALOGUE, is_available
+def figures(
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where to look for what has been run.")
+    ] = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """List every figure of both papers: what it shows and needs, what it costs, what has been run."""
+    from .papers.catalogue import entries, is_available
+    from .papers.figure import PROFILES, load
 
-    rows = [
-        {"figure": e.name, "paper": e.paper, "shows": e.shows, "needs": e.needs, "available": is_available(e.name)}
-        for e in CATALOGUE.values()
-    ]
+    rows = []
+    for entry in entries().values():
+        ready = is_available(entry.name)
+        cost = {p: sum(job.seconds for job in load(entry.name).plan(p)) / 3600 for p in PROFILES} if ready else None
+        rows.append(
+            {
+                "figure": entry.name,
+                "paper": None if entry.ours else entry.paper,
+                "shows": entry.shows,
+                "needs": entry.needs,
+                "available": ready,
+                "hours": cost,
+                "run": _has_run(results / f"{entry.name}.json"),
+            }
+        )
     if as_json:
-        print(json.dumps({"figures": rows}, ensure_ascii=False))
+        print(json.dumps({"figures": rows}))
         return
     from .explain import explain_catalogue
 
     explain_catalogue(rows)
+
+
+def _has_run(path: Path) -> str | None:
+    """Profile and date of a figure's stored result, None where there is none."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        return f"{result['profile']}, {result['provenance']['date']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 @app.command()
@@ -304,7 +332,8 @@ def report(
     a network."""
     from .report.figures import write_report
 
-    target = write_report(directory, out or directory / "report.html")
+    with _warnings_as_sentences():
+        target = write_report(directory, out or directory / "report.html")
     print(json.dumps({"report": str(target)}) if as_json else f"report: {target}")
 
 
@@ -325,6 +354,16 @@ def _bar(name: str) -> Iterator["Progress"]:
     with bar:
         task = bar.add_task(name, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """What a part of the package warns of, as a line on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for w in caught:
+        _say(f"warning: {w.message}")
 
 
 def _say(text: str) -> None:
@@ -366,4 +405,7 @@ def _usage_sentence(error: Exception) -> str | None:
 
 
 def entry() -> None:
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show √ shows ? instead
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main())

@@ -13,10 +13,20 @@ class BadInput(ValueError):
         super().__init__(f"{field} is {_short(value)}, but must be {allowed}{end}")
 
 
+class Impossible(BadInput):
+    """Values that are each allowed but cannot go together; the sentence is the whole message."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", "", "")
+        self.args = (sentence.rstrip(".") + ".",)
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the valid name closest to `name`, or nothing if none is close."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """`; did you mean 'x'?` for the valid name that starts like `name` or looks like it, or nothing."""
+    folded = {n.lower(): n for n in reversed(list(names))}
+    starts = [n for n in folded if len(name) > 1 and n.startswith(name.lower())]
+    close = sorted(starts)[:1] or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
 def _short(value: object, limit: int = 60) -> str:

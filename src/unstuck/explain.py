@@ -25,14 +25,15 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
+def explain_prediction(setting: "Flow", answer: dict[str, Any], *, never: bool, finish: float) -> None:
     out = _console()
     s = setting
     out.print(
-        f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p:g}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n"
+        f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p!r}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n"
     )
     if answer["plateau"] is None:
-        out.print(f"[bold]The plateau never ends[/bold]: {answer['reason']}.\n")
+        what = "The plateau never ends" if never else "No answer"
+        out.print(f"[bold]{what}[/bold]: {answer['reason']}.\n")
     else:
         number = f"{answer['plateau']:,.6g}"
         out.print(f"[bold]Plateau: {number}[/bold]   time (steps × learning rate) for the test loss to fall")
@@ -43,7 +44,11 @@ def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
         ("rate μ", answer["rate"], f"{rate}{factor} / (√d T), how fast the start is left"),
         ("√(π/2) / μ", answer["blow_up_time"], "blow-up time: the plateau for large T"),
         ("closed form", answer["estimate"], "the same with drag and finish"),
-        ("escape time", answer["escape_time"], "arcsinh(ε d T² μ / B²) / 2μ, linearised (Eq. 6): too long by design"),
+        (
+            "escape time",
+            answer["escape_time"],
+            "arcsinh(ε d T² μ / B²) / 2μ, linearised (Eq. 6): not the plateau's length",
+        ),
     ]
     table = _table("", "", "")
     table.show_header = False
@@ -57,8 +62,8 @@ def explain_prediction(setting: "Flow", answer: dict[str, Any]) -> None:
     if s.B > 1:
         other = "reduced" if s.kind == "exact" else "exact"
         out.print(f"[dim]With B > 1 the two flows differ (B⁻¹ or B⁻¹ᐟ²): compare --flow {other}.[/dim]")
-    if s.B > 0.1 * s.T:
-        out.print("[dim]B is not small beside T here, so trust the integrated plateau, not the closed forms.[/dim]")
+    if s.B > 0.1 * s.T or finish > 0.1 * answer["blow_up_time"]:
+        out.print("[dim]T/B is not large beside √d here, so trust the integrated plateau, not the closed forms.[/dim]")
 
 
 def explain_law(law: "PowerLaw") -> None:
@@ -121,11 +126,14 @@ def _duration(hours: float) -> str:
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
-    table = _table("figure", "shows", "needs", "")
+    table = _table("figure", "shows", "needs", "time on one core", "run")
     for row in rows:
-        state = "[green]available[/green]" if row["available"] else "[dim]not yet[/dim]"
-        table.add_row(row["figure"], escape(row["shows"]), row["needs"], state)
+        cost = "[dim]not yet[/dim]"
+        if row["hours"] is not None:
+            cost = " / ".join(dict.fromkeys(_duration(hours) for hours in row["hours"].values()))
+        shows = escape(row["shows"]) + (" [dim](ours)[/dim]" if row["paper"] is None else "")
+        table.add_row(row["figure"], shows, row["needs"], cost, row["run"] or "–")
     console = _console()
     console.print(table)
     ready = sum(row["available"] for row in rows)
-    console.print(f"\n{ready} of {len(rows)} available; draw one with: unstuck reproduce {rows[0]['figure']}")
+    console.print(f"\n{ready} of {len(rows)} available (time: quick / cpu / paper); draw one: unstuck reproduce fig1c")

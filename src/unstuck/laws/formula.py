@@ -42,8 +42,7 @@ class Term:
 
     @property
     def columns(self) -> list[str]:
-        names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id not in _FUNCTIONS]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(_names(self.tree)))
 
     def evaluate(self, table: Mapping[str, Any]) -> Array:
         """The term's value in every row; a column that is missing or not positive where it must be is bad input."""
@@ -98,16 +97,30 @@ def _expression(text: str, formula: str) -> ast.expr:
         if isinstance(node, ast.Call) and not _is_known_call(node):
             name = ast.unparse(node.func)
             raise BadInput("formula", formula, _ALLOWED + nearest(name, _FUNCTIONS))
-        if isinstance(node, ast.Constant) and type(node.value) not in (int, float):
+        if isinstance(node, ast.Constant) and not _is_number(node.value):
             raise BadInput("formula", formula, _ALLOWED)
-        if not isinstance(node, _NODES):
+        if not isinstance(node, _NODES) or (isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)):
             raise BadInput("formula", formula, _ALLOWED)
-    if not any(isinstance(n, ast.Name) and n.id not in _FUNCTIONS for n in ast.walk(tree)):
+    if not _names(tree):
         raise BadInput("formula", formula, f"made of terms that name a column; {text!r} names none")
     return tree
 
 
-_NODES = (ast.BinOp, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load, ast.Constant, *_OPERATORS)
+def _names(node: ast.AST) -> list[str]:
+    """The columns an expression names, dotted ones (task.T) whole."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=section), attr=name):
+            return [f"{section}.{name}"]
+        case ast.Name(id=name):
+            return [] if name in _FUNCTIONS else [name]
+    return [name for child in ast.iter_child_nodes(node) for name in _names(child)]
+
+
+_NODES = (ast.Attribute, ast.BinOp, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load, ast.Constant, *_OPERATORS)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300  # type: ignore[arg-type]
 
 
 def _is_known_call(node: ast.Call) -> bool:
@@ -119,16 +132,8 @@ def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=value):
             return float(value)  # type: ignore[arg-type]
-        case ast.Name(id=name):
-            if name not in table:
-                names = [str(n) for n in table]
-                raise BadInput(
-                    "formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names)
-                )
-            try:
-                return np.asarray(table[name], dtype=float)
-            except (TypeError, ValueError) as e:
-                raise BadInput(f"column {name!r}", "text", "numbers only") from e
+        case ast.Name() | ast.Attribute():
+            return _column(_names(node)[0], table)
         case ast.UnaryOp(operand=operand):
             return -_evaluate(operand, table)
         case ast.BinOp(left=left, op=op, right=right):
@@ -136,3 +141,15 @@ def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=name), args=[argument]):
             return _FUNCTIONS[name](_evaluate(argument, table))
     raise AssertionError(f"{ast.dump(node)} passed the parser")
+
+
+def _column(name: str, table: Mapping[str, Any]) -> Array:
+    """A column by its name; `task.T` also finds `T`, and `T` the one column that ends in `.T`."""
+    names = [str(n) for n in table]
+    found = [n for n in (name, name.rpartition(".")[2]) if n in names] or [n for n in names if n.endswith(f".{name}")]
+    if not found:
+        raise BadInput("formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names))
+    try:
+        return np.asarray(table[found[0]], dtype=float)
+    except (TypeError, ValueError) as e:
+        raise BadInput(f"column {name!r}", "text", "numbers only") from e

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unstuck.errors import BadInput
+from unstuck.theory.setting import real
 
 from .formula import Term, parse
 
@@ -66,10 +67,12 @@ class PowerLaw:
         }
 
 
-def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> PowerLaw:
-    """Fit `formula` to the emerged runs of a table with columns as in the formula and `plateau_steps`.
+def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
+    """Fit `formula` to the emerged runs of a table (or mapping of columns) with `plateau_steps`.
 
-    A `status` column, where there is one, says which runs emerged; without it, those with a plateau did.
+    A `status` column, where there is one, says which runs emerged and which were censored; without it, those
+    with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
+    counted.
 
     Examples:
         >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
@@ -80,15 +83,19 @@ def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> 
     import statsmodels.api as sm  # a second to import, and only fits need it
 
     terms = parse(formula)
-    if not 0 < level < 1:
-        raise BadInput("level", level, "a number between 0 and 1")
+    for term in terms:
+        if "plateau_steps" in term.columns:
+            raise BadInput("formula", formula, "made of what the plateau depends on, not of plateau_steps itself")
+    level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
+    table = pd.DataFrame(table)
     emerged = _emerged(table)
     runs = table[emerged]
     plateaus = pd.to_numeric(runs["plateau_steps"], errors="coerce").to_numpy(dtype=float)
     if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
         raise BadInput("plateau_steps", "missing, infinite or not positive in an emerged run", "a number above 0")
     if len(runs) <= len(terms) + 1:
-        raise BadInput("the table", f"{len(runs)} emerged runs", f"at least {len(terms) + 2} for {len(terms)} terms")
+        need = f"a table of at least {len(terms) + 2} runs with status 'emerged' for {len(terms)} terms"
+        raise BadInput("the table", f"one of {len(runs)} such runs", need)
 
     if np.ptp(np.log(plateaus)) < 1e-12:
         raise BadInput("plateau_steps", "the same in all emerged runs", "one that varies, to have a law")
@@ -105,7 +112,7 @@ def fit_power_law(table: pd.DataFrame, formula: str, *, level: float = 0.95) -> 
         intervals=dict(zip(names, map(_pair, bounds[1:]), strict=True)),
         r2=float(result.rsquared),
         n=len(runs),
-        censored=int(len(table) - len(runs)),
+        censored=int((~emerged if "status" not in table else table["status"] == "censored").sum()),
         level=level,
         residuals=np.asarray(result.resid, dtype=float),
         terms=terms,

@@ -1,8 +1,10 @@
-"""The figures of both papers, and those of our own: name, content, what each needs. Whether one can be drawn is
-whether its file exists."""
+"""The figures of both papers, and what each needs. A figure can be drawn if its file is here; files beyond the
+papers' own figures, and entry points `unstuck.figures` of other packages, are found without being listed."""
 
-import importlib.util
+import ast
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,6 +12,7 @@ class Entry:
     name: str
     shows: str
     needs: str
+    ours: bool = False  # not a figure of the paper
 
     @property
     def paper(self) -> str:
@@ -28,8 +31,8 @@ _ENTRIES = [
     Entry("fig3-left", "Transformer: plateau against d for several T", _LAB),
     Entry("fig3-middle", "Transformer: plateau against d for several B", _LAB),
     Entry("fig3-right", "Transformer: plateau against d for several p", _LAB),
-    Entry("fig3-layernorm", "Transformer with layer normalisation (not in the paper)", _LAB),
-    Entry("fig-lr-batch", "Transformer: plateau against learning rate and batch (not in the paper)", _LAB),
+    Entry("fig3-layernorm", "Transformer with layer normalisation", _LAB, ours=True),
+    Entry("fig-lr-batch", "Transformer: plateau against learning rate and batch", _LAB, ours=True),
     Entry("fig4-curves", "recall: accuracy curves for several numbers of pairs", _RECALL),
     Entry("fig4-law", "recall: plateau against vocabulary and pairs", _RECALL),
     Entry("fig5-context", "recall: in-context repetition, clean test data", _RECALL),
@@ -46,9 +49,6 @@ _ENTRIES = [
     Entry("fig15", "Transformer: SGD against Adam", _LAB),
     Entry("fig16", "recall: repetition, training-like data", _RECALL),
     Entry("fig17", "recall: accuracy and attention over training", _RECALL),
-    Entry("exact-flow", "plateau against B: reduced flow, exact flow, brute force (ours)", _THEORY),
-    Entry("progress-law", "all flows on one curve, erf(sqrt(Δa)) (ours)", _THEORY),
-    Entry("fit-grids", "how the exponents move with the grid they are fitted to (ours)", _THEORY),
     Entry("incremental-fig1", "staged loss and KL curves of the minimal model", _MARKOV),
     Entry("incremental-fig2", "full model: attention maps over training", _MARKOV),
     Entry("incremental-fig3", "full model: KL to truncated truths and restricted-context models", _MARKOV),
@@ -72,18 +72,38 @@ _ENTRIES = [
 ]
 
 CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+_PREFIX = {"emergence": "", "incremental": "incremental-"}
+
+
+def entries() -> dict[str, Entry]:
+    """All figures: the papers' own, then those of our own that have a file, then other packages'."""
+    found = dict(CATALOGUE)
+    for paper, prefix in _PREFIX.items():
+        for path in sorted(_folder(paper).glob("[a-z]*.py")):
+            name = prefix + path.stem.replace("_", "-")
+            if name not in found:
+                first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or name).splitlines()[0]
+                found[name] = Entry(name, first.removeprefix(f"{name}: ").rstrip("."), "theory", ours=True)
+    for point in entry_points(group="unstuck.figures"):
+        found.setdefault(point.name, Entry(point.name, f"from {point.value}", "its package", ours=True))
+    return found
 
 
 def module_of(name: str) -> str:
-    """The module a figure lives in: `fig2-left` is papers/emergence/fig2_left.py."""
-    paper = CATALOGUE[name].paper
+    """The module a figure of ours lives in: `fig2-left` is papers/emergence/fig2_left.py."""
+    paper = "incremental" if name.startswith("incremental-") else "emergence"
     return f"unstuck.papers.{paper}.{name.removeprefix('incremental-').replace('-', '_')}"
 
 
 def is_available(name: str) -> bool:
-    return importlib.util.find_spec(module_of(name)) is not None
+    path = Path(__file__).parent.parent.joinpath(*module_of(name).split(".")[1:]).with_suffix(".py")
+    return path.is_file() or any(point.name == name for point in entry_points(group="unstuck.figures"))
 
 
 def available() -> list[str]:
-    """The figures that can be drawn, in the catalogue's order."""
-    return [name for name in CATALOGUE if is_available(name)]
+    """The figures that can be drawn."""
+    return [name for name in entries() if is_available(name)]
+
+
+def _folder(paper: str) -> Path:
+    return Path(__file__).parent / paper

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure as Picture
 
 from unstuck.errors import BadInput, nearest
 
-from .catalogue import CATALOGUE, is_available, module_of
+from .catalogue import entries, is_available, module_of
 
 Profile = Literal["quick", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -51,9 +51,10 @@ class Claim:
         return {True: "agrees", False: "differs", None: "new"}[self.agrees]
 
     @classmethod
-    def number(cls, quantity: str, ours: float, paper: float, within: float, note: str = "") -> "Claim":
-        """A number that agrees when it is at most `within` from the paper's."""
-        return cls(quantity, float(ours), paper, bool(abs(ours - paper) <= within), note)
+    def number(cls, quantity: str, ours: float, paper: float, within: float, why: str = "") -> "Claim":
+        """A number that agrees when it is at most `within` from the paper's; `why` is said where it does not."""
+        agrees = bool(abs(ours - paper) <= within)
+        return cls(quantity, float(ours), paper, agrees, "" if agrees else why)
 
 
 class FigureModule(Protocol):
@@ -68,16 +69,17 @@ class FigureModule(Protocol):
 
 def load(name: str) -> FigureModule:
     """The figure called `name`: by its file, or by an entry point `unstuck.figures` of another package."""
-    if name in CATALOGUE:
-        if not is_available(name):
-            raise BadInput("figure", name, f"one that is available; this one still needs {CATALOGUE[name].needs}")
-        return cast(FigureModule, importlib.import_module(module_of(name)))
+    known = entries()
+    if name not in known:
+        raise BadInput(
+            "figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*known, "all"])
+        )
+    if not is_available(name):
+        raise BadInput("figure", name, f"one that is available; this one still needs {known[name].needs}")
     for point in entry_points(group="unstuck.figures"):
         if point.name == name:
             return cast(FigureModule, point.load())
-    raise BadInput(
-        "figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*CATALOGUE, "all"])
-    )
+    return cast(FigureModule, importlib.import_module(module_of(name)))
 
 
 def title(module: Any) -> str:

@@ -13,12 +13,8 @@ from typing import Any
 import pandas as pd
 
 from . import style
-from .figure import Job, Profile, Progress, load, overall, title
+from .figure import Profile, Progress, load, overall, title
 from .provenance import provenance
-
-
-def plan(name: str, profile: Profile) -> list[Job]:
-    return load(name).plan(profile)
 
 
 def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambda done, of: None) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def reproduce_all(
     names: list[str], profile: Profile, out: Path, workers: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Several figures, the longest first, in as many processes as `workers`."""
-    cost = {name: sum(job.seconds for job in plan(name, profile)) for name in names}
+    cost = {name: sum(job.seconds for job in load(name).plan(profile)) for name in names}
     order = sorted(names, key=lambda name: -cost[name])
     results: dict[str, dict[str, Any]] = {}
     if workers == 1:

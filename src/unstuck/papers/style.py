@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, for things that differ in kind.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#222222",
+BLUE, ORANGE, GREEN, RED, PURPLE, BLACK = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#222222",
 )  # fmt: skip
 PAPER_GREY = "#666666"
 

@@ -1,41 +1,96 @@
-"""Single-location linear regression, as the toy model sees it (Section 2.1): the relevant token is the last one."""
+"""Single-location linear regression (Sections 2.1 and B.1): only one of T tokens matters for the target."""
 
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
+from .task import Batch, Task, config
 
-@dataclass(frozen=True)
-class SingleLocation:
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+@config
+class SingleLocation(Task):
     """Regress on the one token that matters.
 
-        x_1  x_2  ...  x_{T-B}  [x_T ... x_T]        y* = W* x_T
-                                 ^ the last B tokens are the same one
+        x_1   x_2  [x_3]  x_4        y* = W* x_3
+                     ^ flagged as relevant
 
-    With probability p the relevant token is the first basis vector (cross-sample repetition). Zucchet et al.
-    2025, Section 2.1 and A.2.
+    Tokens are N(0, I/d), W* has entries N(0, 1/d), the loss is half the squared error: 0.5 for the trivial
+    predictor. With B > 1 the relevant token stands at B distinct random positions. With probability p it is one
+    fixed token x~, drawn once like any other (the text does not say which x~ the Transformer task uses;
+    `frequent="basis"` is the theory's). Zucchet et al. 2025, Sections 2.1 and B.1.
     """
 
-    T: int = 256  # sequence length
-    d: int = 256  # token dimension
-    B: int = 1  # copies of the relevant token
-    p: float = 0.0  # chance that it is the one frequent token
+    version: ClassVar[int] = 1  # raised when what is drawn changes
 
-    def target(self, rng: torch.Generator) -> Tensor:
-        """W*, entries N(0, 1/d): its columns have norm one on average (Assumption 3 holds for large d only)."""
-        return torch.randn(self.d, self.d, generator=rng) / self.d**0.5
+    T: Annotated[int, Field(ge=2, le=65_536)] = 64  # sequence length
+    d: Annotated[int, Field(ge=1, le=65_536)] = 16  # token dimension
+    B: PositiveInt = 1  # copies of the relevant token (in-context repetition)
+    p: Probability = 0.0  # chance that it is the one frequent token (cross-sample repetition)
+    position: Literal["random", "fixed", "last"] = "random"  # anew each sequence, drawn once a run, or the end
+    feature: bool = True  # one more input feature that is 1 on relevant tokens
+    frequent: Literal["random", "basis"] = "random"  # the frequent token x~
 
-    def relevant(self, n: int, rng: torch.Generator) -> Tensor:
+    @classmethod
+    def for_toy(cls, T: int = 256, d: int = 256, B: int = 1, p: float = 0.0) -> "SingleLocation":
+        """The theory's version (A.2): the relevant tokens are the last B, unflagged, and x~ is a basis vector."""
+        return cls(T=T, d=d, B=B, p=p, position="last", feature=False, frequent="basis")
+
+    @model_validator(mode="after")
+    def _solvable(self) -> "SingleLocation":
+        if self.B >= self.T:
+            raise ValueError(f"task.B is {self.B}, but must be below task.T = {self.T}")
+        if self.position == "random" and not self.feature:
+            raise ValueError(
+                "task.feature is False with task.position 'random': nothing tells which token is relevant, so the "
+                "task cannot be solved; set task.feature=true, or task.position=fixed"
+            )
+        return self
+
+    @property
+    def inputs(self) -> int:
+        return self.d + self.feature
+
+    @property
+    def outputs(self) -> int:
+        return self.d
+
+    def world(self, rng: torch.Generator) -> dict[str, Tensor]:
+        """W*, the frequent token x~, and where relevant tokens stand if that is fixed."""
+        target = torch.randn(self.d, self.d, generator=rng) / self.d**0.5
+        frequent = (
+            torch.eye(self.d)[0] if self.frequent == "basis" else torch.randn(self.d, generator=rng) / self.d**0.5
+        )
+        last = torch.arange(self.T - self.B, self.T)
+        fixed = last if self.position == "last" else torch.randperm(self.T, generator=rng)[: self.B]
+        return {"target": target, "frequent": frequent, "positions": fixed}
+
+    def relevant(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Tensor:
         """n draws of the relevant token, (n, d)."""
         x = torch.randn(n, self.d, generator=rng) / self.d**0.5
         if self.p > 0:
-            frequent = torch.rand(n, generator=rng) < self.p
-            x[frequent] = torch.eye(1, self.d)
+            x[torch.rand(n, generator=rng) < self.p] = world["frequent"]
         return x
 
-    def sample(self, n: int, rng: torch.Generator) -> Tensor:
-        """n sequences, (n, T, d). The target of a sequence is W* times its last token."""
-        tokens = torch.randn(n, self.T, self.d, generator=rng) / self.d**0.5
-        tokens[:, self.T - self.B :] = self.relevant(n, rng)[:, None]
-        return tokens
+    def sample(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Batch:
+        tokens = torch.randn(n, self.T, self.d, generator=rng) / self.d**0.5  # (n, T, d)
+        x = self.relevant(n, rng, world)
+        if self.position == "random":  # B distinct positions a sequence: the B largest of T uniform numbers
+            where = torch.rand(n, self.T, generator=rng).topk(self.B, dim=1).indices  # (n, B)
+        else:
+            where = world["positions"].expand(n, self.B)
+        tokens.scatter_(1, where[:, :, None].expand(-1, -1, self.d), x[:, None].expand(-1, self.B, -1))
+        relevant = torch.zeros(n, self.T, dtype=torch.bool).scatter_(1, where, True)
+        inputs = torch.cat([tokens, relevant[:, :, None].to(tokens.dtype)], 2) if self.feature else tokens
+        return Batch(inputs, x @ world["target"].T, relevant)
+
+    def clean(self) -> "SingleLocation":
+        return replace(self, B=1, p=0.0)
+
+    def primary(self) -> "SingleLocation":
+        """Cross-sample repetition is tested without it, in-context repetition at the training B (D.1)."""
+        return replace(self, p=0.0)

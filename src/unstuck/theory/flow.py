@@ -14,6 +14,7 @@ from .losses import Loss, ThreeVariableLoss, TwoVariableLoss
 from .setting import Kind, Setting, check_threshold, real
 
 Array = NDArray[np.float64]
+MAX_TIME = 1e25  # of a trajectory
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Plateau:
-    """How long the test loss takes to fall to `threshold`; `time` is None, with a `reason`, where it never does."""
+    """Time for the test loss to fall to `threshold`; None, with a `reason`, where there is no answer."""
 
     time: float | None
     threshold: float
     reason: str | None = None
+    never: bool = False  # no answer because the loss never gets there, not because the numerics gave up
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Flow(Setting):
                 f"with p = 1 every relevant token is the same one, so the other d - 1 = {self.d - 1} directions are "
                 f"never learnt and the test loss stays above {floor:.6g}"
             )
-            return Plateau(None, threshold, reason)
+            return Plateau(None, threshold, reason, never=True)
         try:
             return Plateau(time_to_reach(self.loss, self.mobility, self.test_loss, threshold), threshold)
         except NoConvergence as e:
@@ -87,9 +89,8 @@ class Flow(Setting):
             if at.ndim != 1 or not at.size or not np.all(np.isfinite(at)) or at.min() < 0:
                 raise BadInput("times", times, "a non-empty list of finite times, none below 0")
             until = float(at.max())
-        end = (
-            real("until", until, 0.0, 1e300, "a time of at least 0") if until is not None else 1.5 * blow_up_time(self)
-        )
+        allowed = f"a time from 0 to {MAX_TIME:g}"
+        end = 1.5 * blow_up_time(self) if until is None else real("until", until, 0.0, MAX_TIME, allowed)
         line = flowline(self.loss, self.mobility, end)
         t = at if times is not None else line.knots
         state = line.state(t)
@@ -106,7 +107,9 @@ class Flow(Setting):
 
 
 def plateau_lengths(T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exact", threshold: float = 0.1) -> Array:
-    """Plateau lengths over a whole grid: T, d, B and p broadcast against each other; inf where it never ends.
+    """Plateau lengths over a whole grid: T, d, B and p broadcast against each other.
+
+    inf where the plateau never ends, nan where double precision does not carry that far.
 
     Examples:
         >>> plateau_lengths(T=[[256], [512]], d=[16, 64]).round()
@@ -117,6 +120,7 @@ def plateau_lengths(T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exac
     out = np.empty(grids[0].shape)
     for index in np.ndindex(out.shape):
         T_, d_, B_, p_ = (grid[index].item() for grid in grids)
-        time = Flow(T_, d_, B_, p_, kind).plateau(threshold).time
-        out[index] = np.inf if time is None else time
+        plateau = Flow(T_, d_, B_, p_, kind).plateau(threshold)
+        missing = np.inf if plateau.never else np.nan
+        out[index] = missing if plateau.time is None else plateau.time
     return out

@@ -31,8 +31,8 @@ class NoConvergence(RuntimeError):
     """The solver gave up; the message says where."""
 
 
-def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
-    """LSODA at rest at t = 0, on (variables of the loss, t / unit) as functions of s; and the unit of time."""
+def equations(loss: Loss, mobility: float) -> tuple[Callable[..., Any], Callable[..., Any], float]:
+    """Velocity and Jacobian of (variables of the loss, t / unit) in the time s, and the unit of t."""
     n = len(loss.names)
     root_d, unit = math.sqrt(loss.d), math.sqrt(loss.d) * loss.T / loss.B
     gradient, hessian, attention = loss.gradient, loss.hessian_rows, loss.attention
@@ -55,13 +55,24 @@ def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
         rows.append([0.0] * (n - 1) + [-pace * N / unit, 0.0])
         return rows
 
-    return LSODA(velocity, 0.0, np.zeros(n + 1), math.inf, jac=jacobian, rtol=RTOL, atol=ATOL), unit
+    return velocity, jacobian, unit
+
+
+def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
+    """LSODA at rest at t = 0, and the unit of t."""
+    velocity, jacobian, unit = equations(loss, mobility)
+    start = np.zeros(len(loss.names) + 1)
+    return LSODA(velocity, 0.0, start, math.inf, jac=jacobian, rtol=RTOL, atol=ATOL), unit
 
 
 def _advance(solver: LSODA, unit: float) -> None:
-    solver.step()
+    reached = solver.y[-1] * unit
+    try:
+        solver.step()
+    except OverflowError:
+        solver.status = "failed"
     if solver.status == "failed":
-        raise NoConvergence(f"double precision does not carry the flow beyond time {solver.y[-1] * unit:.3g}")
+        raise NoConvergence(f"double precision does not carry the flow beyond time {reached:.3g}")
 
 
 @contextmanager
@@ -109,7 +120,7 @@ def flowline(loss: Loss, mobility: float, until: float, *, per_step: int = 8) ->
     solver, unit = _solver(loss, mobility)
     s_knots: list[float] = [0.0]
     pieces: list[Any] = []
-    while solver.y[-1] * unit < until:
+    while not pieces or solver.y[-1] * unit < until:
         if len(pieces) >= MAX_SOLVER_STEPS:
             raise NoConvergence(f"time {until:g} was not reached within {MAX_SOLVER_STEPS} solver steps")
         _advance(solver, unit)

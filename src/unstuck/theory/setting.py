@@ -5,14 +5,14 @@ import numbers
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, nearest
 
 Kind = Literal["exact", "reduced"]
 
 #: Largest sizes accepted. The corners are in the tests; beyond them double precision is no longer checked.
 MAX_T, MAX_D = 10**9, 10**7
 #: Thresholds of the test loss, which starts at 1/2.
-MIN_THRESHOLD, INITIAL_LOSS = 1e-6, 0.5
+MIN_THRESHOLD, MAX_THRESHOLD = 1e-6, 0.499999
 
 
 def whole(field: str, value: object, low: int, high: int, allowed: str) -> int:
@@ -23,18 +23,18 @@ def whole(field: str, value: object, low: int, high: int, allowed: str) -> int:
     return int(value)  # type: ignore[call-overload]
 
 
-def real(field: str, value: object, low: float, high: float, allowed: str, *, open_high: bool = False) -> float:
-    """`value` as a float within [low, high], or [low, high) with `open_high`; NaN is refused."""
+def real(field: str, value: object, low: float, high: float, allowed: str) -> float:
+    """`value` as a float within [low, high]; NaN is refused."""
     ok = isinstance(value, numbers.Real) and not isinstance(value, bool)
     x = float(value) if ok else math.nan  # type: ignore[arg-type]
-    if not (low <= x <= high) or (open_high and x == high):
+    if not low <= x <= high:
         raise BadInput(field, value, allowed)
     return x
 
 
 def check_threshold(threshold: object) -> float:
-    allowed = f"a number from {MIN_THRESHOLD:g} to below {INITIAL_LOSS:g}, the loss before training"
-    return real("threshold", threshold, MIN_THRESHOLD, INITIAL_LOSS, allowed, open_high=True)
+    allowed = f"a number from {MIN_THRESHOLD:g} to {MAX_THRESHOLD:g}: the loss before training is 0.5"
+    return real("threshold", threshold, MIN_THRESHOLD, MAX_THRESHOLD, allowed)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Setting:
         keep("B", whole("B", self.B, 1, self.T - 1, f"a whole number from 1 to T - 1 = {self.T - 1}"))
         keep("p", real("p", self.p, 0.0, 1.0, "a number from 0 to 1"))
         if self.kind not in get_args(Kind):
-            raise BadInput("flow", self.kind, "'exact' or 'reduced'")
+            raise BadInput("flow", self.kind, "'exact' or 'reduced'" + nearest(str(self.kind), get_args(Kind)))
 
     @property
     def mobility(self) -> float:

@@ -37,7 +37,7 @@ class Ensemble:
     @classmethod
     def start(cls, task: SingleLocation, seeds: Sequence[int], *, zero: bool = False) -> "Ensemble":
         """Uniform attention and W ~ N(0, 1/d) as in A.3.4, or W = 0 as the theory assumes."""
-        target = torch.stack([task.target(stream(seed, "target")) for seed in seeds])
+        target = torch.stack([task.world(stream(seed, "target"))["target"] for seed in seeds])
         init = (
             torch.stack([torch.randn(task.d, task.d, generator=stream(seed, "init")) for seed in seeds]) / task.d**0.5
         )
@@ -51,7 +51,8 @@ def gradients(task: SingleLocation, m: Ensemble, n: int, rngs: Sequence[torch.Ge
     s_other, s_relevant = s[:, :others], s[:, others:].sum(-1)[:, None, None]
     s2 = s_other.square().sum(-1)[:, None]  # |s|² over the other tokens, (S, 1)
 
-    x = torch.stack([task.relevant(n, rng) for rng in rngs])  # (S, n, d)
+    frequent = {"frequent": torch.eye(d)[0]}  # x~ is the theory's
+    x = torch.stack([task.relevant(n, rng, frequent) for rng in rngs])  # (S, n, d)
     normals = torch.stack([torch.randn(n * d + others, generator=rng) for rng in rngs])
     u = normals[:, : n * d].view(-1, n, d) * (s2 / d).sqrt()[:, :, None]
     xi = normals[:, n * d :]

@@ -120,7 +120,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             "smallest eigenvalue late, in units of ε = 1 - α",
             f"{last['smallest'] / eps:.2g} ε at ε = {eps:.2g}",
             "of order ε",
-            False,
+            bool(0.1 < last["smallest"] / eps < 10),
             "the curvature along Δa is ε² (1 + 2/(T-B)), not ε: flatter than the text says (errata 7, 8)",
         ),
     ]

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLACK, BLUE, ORANGE, legend_outside, note, panels
 from unstuck.theory import Flow
+from unstuck.theory.crossing import log_crossing
 
 T = D = 256
 SEEDS, STEPS, BATCH, LR = [0, 1, 2, 3, 4], 7000, 32, 1.0
@@ -41,7 +42,7 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     ]
     for i, run in enumerate(STARTS):
         curves = train(
-            SingleLocation(T, D),
+            SingleLocation.for_toy(T, D),
             _seeds(profile),
             STEPS,
             batch=BATCH,
@@ -82,12 +83,10 @@ def plateaus(table: pd.DataFrame) -> dict[str, list[float]]:
     """Steps to loss 0.1 of every curve, by log-linear interpolation."""
     out: dict[str, list[float]] = {}
     for (run, _), curve in table.groupby(["run", "seed"]):
-        logs, steps = np.log(curve["loss"].to_numpy()), curve["step"].to_numpy()
-        i = int(np.argmax(logs <= np.log(0.1)))
-        if i == 0:
+        step = log_crossing(curve["step"], curve["loss"], 0.1)
+        if step is None:
             raise RuntimeError(f"a {run} curve never reaches loss 0.1")
-        share = (logs[i - 1] - np.log(0.1)) / (logs[i - 1] - logs[i])
-        out.setdefault(str(run), []).append(float(steps[i - 1] + share * (steps[i] - steps[i - 1])))
+        out.setdefault(str(run), []).append(step)
     return out
 
 
@@ -101,14 +100,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             f"SGD {sgd.min():.0f} to {sgd.max():.0f} steps (mean {sgd.mean():.0f}), theory {theory:.0f}: "
             f"{sgd.mean() / theory - 1:+.0%}",
             "quite accurately",
-            bool(abs(sgd.mean() / theory - 1) < 0.15),
-            "W's random start decays slowly and drags on the attention",
+            bool(abs(sgd.mean() / theory - 1) <= 0.15),
+            "counted as accurate when the mean is within 15%; W's random start decays slowly, see the next row",
         ),
         Claim(
             "the same from W = 0",
             f"{zero.min():.0f} to {zero.max():.0f} steps, {zero.mean() / theory - 1:+.1%}",
             None,
             None,
-            "so the difference is W's start, not the sampling of batches",
+            "the same batches without W's random start",
         ),
     ]

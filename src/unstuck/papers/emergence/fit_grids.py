@@ -92,12 +92,15 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    right = table[(table["figure"] == "2 right") & table["grid"].str.contains("paper's")]
-    claims = [
-        Claim(f"Figure {f}, exponent of {t}: {g}", x, None, None, f"constant {c:.3g}, R² {r:.4f}")
-        for f, t, g, x, c, r in table[table["figure"] != "2 right"][
-            ["figure", "term", "grid", "exponent", "constant", "r2"]
-        ].itertuples(index=False)
-    ]
-    moved = f"{right['exponent'].max():.2f} (p ≤ 0.3) to {right['exponent'].min():.2f} (p ≤ 0.9)"
-    return [*claims, Claim("Figure 2 right, the exponent moves with the grid of p", moved, None, None)]
+    def moves(rows: pd.DataFrame) -> str:
+        low, high = rows.loc[rows["exponent"].idxmin()], rows.loc[rows["exponent"].idxmax()]
+        return f"{low['exponent']:.2f} ({low['grid']}) to {high['exponent']:.2f} ({high['grid']})"
+
+    exact = table["grid"].str.contains("exact flow")
+    parts = {
+        "Figure 1c, exponent of T over grids": table["figure"] == "1c",
+        "Figure 2 left, exponent of T/B over grids": (table["figure"] == "2 left") & ~exact,
+        "Figure 2 left, exponent of B, exact flow": exact,
+        "Figure 2 right, tied exponent over grids": table["figure"] == "2 right",
+    }
+    return [Claim(quantity, moves(table[rows]), None, None) for quantity, rows in parts.items()]

@@ -1,0 +1,200 @@
+"""The Transformer of both tasks of paper 1 (Table 1), read at one position.
+
+A block is attention and a two-layer perceptron, each added to the residual stream. When the output is read at one
+position, the last block needs its query, its output map and its perceptron there only, and its keys and values not
+at all: with one query q the scores are x_t · (K^T q), and the output V Σ_t α_t x_t. That is exact, and makes the
+last block almost free.
+"""
+
+import math
+from typing import Any, Literal, cast
+
+import torch
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Transformer:
+    """Sizes and switches of a Transformer; `build` makes the module."""
+
+    layers: PositiveInt = 2
+    heads: PositiveInt = 4
+    width: PositiveInt = 256
+    qk: PositiveInt = 64  # dimension of queries and keys, a head; values have it too
+    mlp_factor: PositiveInt = 4
+    mlp: bool = True  # a perceptron after each attention
+    skip: bool = True  # residual connections
+    layer_norm: bool = False  # before attention and perceptron, and before the read-out
+    causal: bool = False
+    activation: Literal["gelu", "relu"] = "gelu"
+    init: Literal["default", "xavier"] = "default"  # of every linear map; default is PyTorch's
+    read: Literal["last", "mean"] = "last"  # where the output is read
+    positions: Literal["sinusoidal", "none"] = "sinusoidal"
+
+    def build(self, inputs: int, outputs: int, rng: torch.Generator, *, tokens: bool = False) -> "TransformerModule":
+        """A module on `inputs` features (or, with `tokens`, indices into a vocabulary of that size)."""
+        return TransformerModule(self, inputs, outputs, rng, tokens)
+
+
+class Linear(nn.Linear):
+    """nn.Linear drawing its start from a generator of our own."""
+
+    def __init__(self, inputs: int, outputs: int, rng: torch.Generator, init: str) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = inputs, outputs
+        bound = math.sqrt(6 / (inputs + outputs)) if init == "xavier" else 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(_uniform((outputs, inputs), bound, rng))
+        self.bias = nn.Parameter(
+            torch.zeros(outputs) if init == "xavier" else _uniform((outputs,), 1 / math.sqrt(inputs), rng)
+        )
+
+
+def _uniform(shape: tuple[int, ...], bound: float, rng: torch.Generator) -> Tensor:
+    return (torch.rand(shape, generator=rng) * 2 - 1) * bound
+
+
+class Attention(nn.Module):
+    def __init__(self, c: Transformer, rng: torch.Generator) -> None:
+        super().__init__()
+        self.c, inner = c, c.heads * c.qk
+        self.query = Linear(c.width, inner, rng, c.init)
+        self.key = Linear(c.width, inner, rng, c.init)
+        self.value = Linear(c.width, inner, rng, c.init)
+        self.out = Linear(inner, c.width, rng, c.init)
+
+    def forward(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, T, width)
+        q, k, v = (self._heads(f(x)) for f in (self.query, self.key, self.value))  # (n, heads, T, qk)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.c.causal)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+    def at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, width): what the last position gets
+        c = self.c
+        seen = self.weights_at_last(x) @ x  # (n, heads, width)
+        v = torch.einsum("nhw,hqw->nhq", seen, self.value.weight.view(c.heads, c.qk, c.width))
+        return self.out(v.flatten(1) + self.value.bias)
+
+    def weights_at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, heads, T): where the last position looks
+        c = self.c
+        q = self.query(x[:, -1]).view(-1, c.heads, c.qk)
+        toward = torch.einsum("nhq,hqw->nhw", q, self.key.weight.view(c.heads, c.qk, c.width))
+        # the key's bias adds the same to all scores of a query, so the softmax does not see it
+        return (toward @ x.mT / math.sqrt(c.qk)).softmax(-1)
+
+    def weights(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, heads, T, T), for probes
+        q, k = self._heads(self.query(x)), self._heads(self.key(x))
+        scores = q @ k.mT / math.sqrt(self.c.qk)
+        if self.c.causal:
+            scores = scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1), -math.inf)
+        return scores.softmax(-1)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.c.heads, self.c.qk)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    def __init__(self, c: Transformer, rng: torch.Generator) -> None:
+        super().__init__()
+        self.c = c
+        self.attention = Attention(c, rng)
+        self.norm1 = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
+        if c.mlp:
+            self.norm2 = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
+            self.up = Linear(c.width, c.mlp_factor * c.width, rng, c.init)
+            self.down = Linear(c.mlp_factor * c.width, c.width, rng, c.init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._rest(x, self.attention(self.norm1(x)))
+
+    def at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, width)
+        return self._rest(x[:, -1], self.attention.at_last(self.norm1(x)))
+
+    def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + attended if self.c.skip else attended
+        if not self.c.mlp:
+            return x
+        y = self.down(ACTIVATIONS[self.c.activation](self.up(self.norm2(x))))
+        return x + y if self.c.skip else y
+
+
+class TransformerModule(nn.Module):
+    """(n, T, inputs) -> (n, outputs), or (n, T) indices -> (n, outputs)."""
+
+    def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, tokens: bool) -> None:
+        super().__init__()
+        self.c = c
+        self.embed: nn.Module = (
+            Embedding(inputs, c.width, rng, c.init) if tokens else Linear(inputs, c.width, rng, c.init)
+        )
+        self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
+        self.norm = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
+        self.read_out = Linear(c.width, outputs, rng, c.init)
+        self._positions: Tensor | None = None
+
+    @property
+    def blocks(self) -> list[Block]:
+        return cast(list[Block], list(self.layers))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x = self._start(inputs)
+        if self.c.read == "mean":
+            for block in self.blocks:
+                x = block(x)
+            return self.read_out(self.norm(x).mean(1))
+        for block in self.blocks[:-1]:
+            x = block(x)
+        return self.read_out(self.norm(self.blocks[-1].at_last(x)))
+
+    def attention(self, inputs: Tensor) -> list[Tensor]:
+        """Attention weights of every layer, (n, heads, T, T) each."""
+        x, maps = self._start(inputs), []
+        for block in self.blocks:
+            maps.append(block.attention.weights(block.norm1(x)))
+            x = block(x)
+        return maps
+
+    def observe(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The output, and every layer's attention from the last position, (n, heads, T) each."""
+        x, maps = self._start(inputs), []
+        for i, block in enumerate(self.blocks):
+            maps.append(block.attention.weights_at_last(block.norm1(x)))
+            if i < len(self.blocks) - 1 or self.c.read == "mean":
+                x = block(x)
+        if self.c.read == "mean":
+            return self.read_out(self.norm(x).mean(1)), maps
+        return self.read_out(self.norm(self.blocks[-1].at_last(x))), maps
+
+    def _start(self, inputs: Tensor) -> Tensor:
+        x = self.embed(inputs)
+        if self.c.positions == "none":
+            return x
+        if self._positions is None or len(self._positions) < x.shape[1] or self._positions.device != x.device:
+            self._positions = sinusoidal(x.shape[1], self.c.width).to(x)
+        return x + self._positions[: x.shape[1]]
+
+
+class Embedding(nn.Module):
+    """A linear map of one-hot tokens, by index."""
+
+    def __init__(self, tokens: int, width: int, rng: torch.Generator, init: str) -> None:
+        super().__init__()
+        linear = Linear(tokens, width, rng, init)
+        self.weight = nn.Parameter(linear.weight.detach().T.contiguous())
+        self.bias = linear.bias
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.weight) + self.bias
+
+
+def sinusoidal(length: int, width: int) -> Tensor:
+    """Sines and cosines of wavelengths from 2π to 20,000π (Vaswani et al. 2017)."""
+    position = torch.arange(length, dtype=torch.float32)[:, None]
+    frequency = torch.exp(-math.log(10_000) * torch.arange(0, width, 2, dtype=torch.float32) / width)
+    table = torch.zeros(length, width)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency[: width // 2])
+    return table

@@ -1,0 +1,25 @@
+"""Attention from the read-out position: how much goes to the relevant tokens, and how spread out it is."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from unstuck.tasks.task import Batch
+
+
+def attention_columns(maps: list[Tensor], batch: Batch) -> dict[str, float]:
+    """Means over a batch of each head's attention from the last position, as columns of a curve.
+
+    `attn_0_2` is layer 0, head 2: its attention on all relevant tokens together. `entropy_0_2` is its entropy,
+    in units of log T: 1 when uniform, 0 on one token.
+    """
+    columns = {}
+    relevant = batch.relevant[:, None].to(maps[0].dtype)  # (n, 1, T)
+    for layer, weights in enumerate(maps):  # (n, heads, T)
+        on_relevant = (weights * relevant).sum(-1).mean(0)
+        entropy = torch.special.entr(weights).sum(-1).mean(0) / math.log(weights.shape[-1])
+        for head, (a, e) in enumerate(zip(on_relevant.tolist(), entropy.tolist(), strict=True)):
+            columns[f"attn_{layer}_{head}"] = a
+            columns[f"entropy_{layer}_{head}"] = e
+    return columns

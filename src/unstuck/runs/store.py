@@ -1,0 +1,191 @@
+"""Runs on disk: DIR/<run_id>/ with spec.yaml, status.json, curve.parquet and checkpoint/.
+
+Every file is replaced whole, so a reader always sees one, also while the run goes on. A run is locked while a
+process works on it; the lock goes with the process, however that ends. Reading a store parses YAML, JSON, Parquet
+and safetensors and never imports or runs anything that a file names.
+"""
+
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from unstuck.spec import RunSpec
+
+CODE = 1  # of the store's files
+
+
+class Damaged(UserWarning):
+    """A file of the store that cannot be read; the rest goes on."""
+
+
+class RunDirectory:
+    """One run's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # -- status and curve
+
+    def status(self) -> dict[str, Any] | None:
+        """What status.json says, or None where there is none; a damaged one is named in a warning."""
+        return self._read("status.json", json.loads)
+
+    def spec(self) -> dict[str, Any] | None:
+        """The specification as plain values."""
+        return self._read("spec.yaml", yaml.safe_load)
+
+    def curve(self) -> pd.DataFrame | None:
+        path = self.path / "curve.parquet"
+        if not path.is_file():
+            return None
+        try:
+            return pd.read_parquet(path)
+        except Exception as e:  # pyarrow has many ways to say that a file is none of its own
+            warnings.warn(f"{path} is damaged and passed over ({type(e).__name__})", Damaged, stacklevel=2)
+            return None
+
+    def write_spec(self, spec: RunSpec) -> None:
+        self._write("spec.yaml", yaml.safe_dump(spec.as_dict(), sort_keys=False).encode())
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        self._write("status.json", (json.dumps(status, indent=1) + "\n").encode())
+
+    def write_curve(self, curve: pd.DataFrame) -> None:
+        self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
+
+    # -- checkpoints
+
+    def write_checkpoint(self, checkpoint: Any) -> None:
+        """Tensors and, as JSON in the same file's header, everything else: one file, so never half of each."""
+        from safetensors.torch import save_file
+
+        rest = {k: v for k, v in vars(checkpoint).items() if k != "tensors"}
+        (self.path / "checkpoint").mkdir(exist_ok=True)
+        header = {"state": json.dumps(rest), "format": "pt"}
+        self._replace("checkpoint/state.safetensors", lambda p: save_file(checkpoint.tensors, p, header))
+
+    def read_checkpoint(self) -> Any | None:
+        """The last checkpoint, or None where there is none or it is damaged (then the run starts anew)."""
+        from safetensors import safe_open
+
+        from unstuck.training.loop import Checkpoint
+
+        path = self.path / "checkpoint/state.safetensors"
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(path, framework="pt") as f:
+                rest = json.loads(f.metadata()["state"])
+                return Checkpoint(tensors={k: f.get_tensor(k) for k in f.keys()}, **rest)  # noqa: SIM118
+        except Exception as e:
+            warnings.warn(f"{path} is damaged; the run starts anew ({type(e).__name__})", Damaged, stacklevel=2)
+            return None
+
+    # -- who works on it
+
+    @contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Hold the run's lock: True, or False where another process holds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / ".lock", "w") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    # -- files
+
+    def _read(self, name: str, parse: Any) -> dict[str, Any] | None:
+        path = self.path / name
+        if not path.is_file():
+            return None
+        try:
+            value = parse(path.read_text(encoding="utf-8"))
+            if not isinstance(value, dict):
+                raise ValueError("not a mapping")
+        except (OSError, ValueError, yaml.YAMLError) as e:
+            warnings.warn(f"{path} is damaged and passed over ({type(e).__name__})", Damaged, stacklevel=3)
+            return None
+        return value
+
+    def _write(self, name: str, content: bytes) -> None:
+        self._replace(name, lambda p: Path(p).write_bytes(content))
+
+    def _replace(self, name: str, write: Any) -> None:
+        target = self.path / name
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            write(str(partial))
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+class Store:
+    """A directory of runs."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def run(self, run_id: str) -> RunDirectory:
+        return RunDirectory(self.path / run_id)
+
+    def __iter__(self) -> Iterator[RunDirectory]:
+        if self.path.is_dir():
+            for path in sorted(self.path.iterdir()):
+                if (
+                    path.is_dir()
+                    and not path.name.startswith(".")
+                    and any((path / n).exists() for n in ("status.json", "spec.yaml"))
+                ):
+                    yield RunDirectory(path)
+
+    def table(self) -> pd.DataFrame:
+        """One row a run: its keys (`task.T` is also called `T`), status, plateau_steps, steps, seconds."""
+        rows = []
+        for run in self:
+            spec, status = run.spec(), run.status()
+            if spec is None or status is None:
+                continue
+            rows.append({"run_id": run.path.name, **flatten(spec), **summary(status)})
+        return pd.DataFrame(rows)
+
+
+def flatten(spec: dict[str, Any]) -> dict[str, Any]:
+    """{"task": {"T": 3}} -> {"T": 3}; a name that two sections share keeps its section in front."""
+    out: dict[str, Any] = {}
+    for section, values in spec.items():
+        if not isinstance(values, dict):
+            out[str(section)] = values
+            continue
+        for key, value in values.items():
+            short = str(key) if key != "name" and str(key) not in out else f"{section}.{key}"
+            out[section if key == "name" else short] = value
+    return out
+
+
+def summary(status: dict[str, Any]) -> dict[str, Any]:
+    result = status.get("result") or {}
+    state = status.get("state")
+    return {
+        "status": result.get("status", state),
+        "plateau_steps": result.get("plateau_steps"),
+        "steps": result.get("steps", status.get("step")),
+        "seconds": result.get("seconds"),
+        **{f"crossing_{k}": v for k, v in (result.get("crossings") or {}).items()},
+    }
+
+
+def result_dict(result: Any) -> dict[str, Any]:
+    """A run's result as plain values, without its curve."""
+    return {k: v for k, v in vars(result).items() if k != "curve"}

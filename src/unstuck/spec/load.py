@@ -1,0 +1,198 @@
+"""Make a run's specification from a shipped name, a YAML file or a user's .py, and key=value overrides."""
+
+import dataclasses
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from unstuck.errors import BadInput, Impossible, nearest
+
+from .run import OptimSpec, RunSpec, TrainSpec
+
+SECTIONS = ("task", "model", "optim", "train", "seed")
+
+
+def shipped() -> list[str]:
+    """The names of the specifications that come with the package."""
+    return sorted(p.name.removesuffix(".yaml") for p in files("unstuck.specs").iterdir() if p.name.endswith(".yaml"))
+
+
+def load_spec(source: str, overrides: Iterable[str] = ()) -> RunSpec:
+    """The checked specification that `source` and `overrides` ("task.T=32", "seed=1") name."""
+    return build_spec(merge(read_source(source), parse_overrides(overrides)))
+
+
+def read_source(source: str) -> dict[str, Any]:
+    """A specification as plain nested values, not yet checked."""
+    if source in shipped():
+        return _yaml(files("unstuck.specs").joinpath(f"{source}.yaml").read_text(encoding="utf-8"), source)
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return _yaml(path.read_text(encoding="utf-8"), source)
+    if path.suffix == ".py" and path.is_file():
+        return {"task": {"name": str(path)}}
+    allowed = f"a shipped name ({', '.join(shipped())}), a YAML file or a .py file that exists"
+    raise BadInput("SPEC", source, allowed + nearest(source, shipped()))
+
+
+def _yaml(text: str, source: str) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise BadInput("SPEC", source, f"readable YAML ({' '.join(str(e).split())[:150]})") from e
+    if not isinstance(value, dict):
+        raise BadInput("SPEC", source, "YAML with the sections task, model, optim, train and seed")
+    return value
+
+
+def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
+    """["task.T=32", "seed=1"] -> {"task": {"T": 32}, "seed": 1}; values are read as YAML."""
+    out: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise BadInput("override", word, "of the form key=value, such as task.T=32")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as e:
+            raise BadInput(key, text, "a plain value") from e
+        if isinstance(value, str):
+            value = _number(value)
+        section, dot, name = key.partition(".")
+        if section not in SECTIONS or (section == "seed") == bool(dot) or "." in name:
+            raise BadInput("override", key, _keys_hint(key))
+        if dot:
+            out.setdefault(section, {})[name] = value
+        else:
+            out[section] = value
+    return out
+
+
+def _number(text: str) -> Any:
+    try:  # YAML 1.1 reads 1e-4 as text
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _keys_hint(key: str) -> str:
+    names = [*(f"{s}.{n}" for s in ("task", "model", "optim", "train") for n in _common_names(s)), "seed"]
+    return "task.KEY, model.KEY, optim.KEY, train.KEY or seed" + nearest(key, names)
+
+
+def _common_names(section: str) -> list[str]:
+    from unstuck.models.transformer import Transformer
+    from unstuck.tasks.single_location import SingleLocation
+
+    kinds = {"task": SingleLocation, "model": Transformer, "optim": OptimSpec, "train": TrainSpec}
+    return [f.name for f in dataclasses.fields(kinds[section])]
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, section by section."""
+    out = dict(base)
+    for key, value in changes.items():
+        old = out.get(key)
+        out[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def build_spec(raw: Mapping[str, Any]) -> RunSpec:
+    """Check plain nested values and make the specification; the first thing wrong is named by its key."""
+    for section in raw:
+        if section not in SECTIONS:
+            raise BadInput("section", section, f"one of {', '.join(SECTIONS)}" + nearest(str(section), SECTIONS))
+    parts: dict[str, Any] = {}
+    for section in ("task", "model"):
+        given = _section(raw, section)
+        default = {"task": "single_location", "model": "transformer"}[section]
+        name = given.pop("name", default)
+        parts[f"{section}_name"] = name
+        parts[section] = check(find_class(section, name), given, section)
+    for section, kind in (("optim", OptimSpec), ("train", TrainSpec)):
+        parts[section] = check(kind, _section(raw, section), section)
+    seed = raw.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
+    return RunSpec(**parts, seed=seed)
+
+
+def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:
+    given = raw.get(section, {})
+    if not isinstance(given, dict) or not all(isinstance(k, str) for k in given):
+        raise BadInput(section, given, "a mapping of names to values")
+    return dict(given)
+
+
+def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
+    """`values` as an instance of `kind`, or the first thing wrong with them, in one sentence."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(str(x) for x in first["loc"])
+        field, value = (f"{section}.{where}" if where else section), first.get("input")
+        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+            names = [f.name for f in dataclasses.fields(kind)]
+            allowed = f"one of {section}'s keys: {', '.join(names)}" + nearest(where, names)
+            raise BadInput(field, value, allowed) from e
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "value_error":
+            raise Impossible(message) from e
+        allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
+        raise BadInput(field, value, allowed[0].lower() + allowed[1:]) from e
+
+
+def find_class(section: str, name: Any) -> type:
+    """The task or model class called `name`: by its file, by entry point, or, for a path that ends in .py, from
+    that file.
+
+    A user's file is run because the user names it; opening a stored run never comes here.
+    """
+    if not isinstance(name, str):
+        raise BadInput(f"{section}.name", name, "a name")
+    package = f"unstuck.{section}s"
+    if name.endswith(".py"):
+        return _from_file(section, Path(name))
+    names = [p.name.removesuffix(".py") for p in files(package).iterdir() if p.name.endswith(".py")]
+    names = sorted(set(names) - {"__init__", section})
+    if name in names:
+        module = importlib.import_module(f"{package}.{name}")
+        wanted = name.replace("_", "")
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__name__.lower() == wanted:
+                return value
+    for point in entry_points(group=package):
+        if point.name == name:
+            return point.load()
+    raise BadInput(f"{section}.name", name, f"one of {', '.join(names)}" + nearest(name, names))
+
+
+def _from_file(section: str, path: Path) -> type:
+    if not path.is_file():
+        raise BadInput(f"{section}.name", str(path), "a .py file that exists")
+    module_name = f"unstuck_user_{path.stem}"
+    loader = importlib.util.spec_from_file_location(module_name, path)
+    assert loader is not None
+    assert loader.loader is not None
+    module = importlib.util.module_from_spec(loader)
+    sys.modules[module_name] = module
+    loader.loader.exec_module(module)
+    from unstuck.tasks.task import Task
+
+    found = [
+        v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and issubclass(v, Task)
+    ]
+    if len(found) != 1:
+        raise BadInput(
+            f"{section}.name", str(path), f"a file that defines one subclass of Task; it defines {len(found)}"
+        )
+    return found[0]

@@ -1,0 +1,89 @@
+"""The specification of one run: task, model, optimiser, training, seed."""
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+_FORBID = ConfigDict(extra="forbid")
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_FORBID)
+class OptimSpec:
+    """The optimiser: the paper's Adam, or SGD with optional momentum."""
+
+    name: Literal["adam", "sgd"] = "adam"
+    lr: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1e-4
+    momentum: Fraction = 0.0  # SGD only
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+@dataclass(frozen=True, kw_only=True, config=_FORBID)
+class TrainSpec:
+    """How long and how carefully to train. None of it but `batch` and `threads` changes the dynamics."""
+
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
+    thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (
+        0.1,
+    )  # of the measure that decides emergence; none: run to the end
+    after: Annotated[int, Field(ge=0, le=10**9)] = 0  # steps to go on after the last threshold is crossed
+    probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first
+
+
+@dataclass(frozen=True, kw_only=True, config=_FORBID)
+class RunSpec:
+    """One run. `run_id` is a hash of what changes its dynamics, so not of its budget."""
+
+    task_name: str
+    task: Any
+    model_name: str
+    model: Any
+    optim: OptimSpec = OptimSpec()
+    train: TrainSpec = TrainSpec()
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain nested values, as in the YAML."""
+        return {
+            "task": {"name": self.task_name, **_fields(self.task)},
+            "model": {"name": self.model_name, **_fields(self.model)},
+            "optim": _fields(self.optim),
+            "train": {k: list(v) if isinstance(v, tuple) else v for k, v in _fields(self.train).items()},
+            "seed": self.seed,
+        }
+
+    @property
+    def run_id(self) -> str:
+        what = self.as_dict()
+        what["train"] = {k: what["train"][k] for k in ("batch", "threads", "device")}
+        what["code"] = code_version(type(self.task))
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+
+def code_version(task: type) -> str:
+    """The task's own `version`, where it keeps one; else a hash of its source: a changed task is another run."""
+    version = vars(task).get("version")
+    if version is not None:
+        return str(version)
+    try:
+        text = inspect.getsource(task)
+    except (OSError, TypeError):
+        text = task.__qualname__
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""Specifications that come with the package, one YAML file each."""

@@ -1,0 +1,69 @@
+"""What a task is: a small frozen configuration that draws batches. Subclass it, in one file, for a task of your own."""
+
+from typing import ClassVar, NamedTuple, TypeVar, dataclass_transform
+
+import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+C = TypeVar("C")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def config(cls: type[C]) -> type[C]:
+    """Decorate a task's class: fields are checked, unknown ones refused, nothing changes after."""
+    return dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)  # type: ignore[return-value]
+
+
+World = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """n sequences: what the model sees, what it should say, and which tokens matter for it."""
+
+    inputs: Tensor  # (n, T, features), or (n, T) token indices
+    targets: Tensor  # (n, outputs), or (n,) token indices
+    relevant: Tensor  # (n, T), True on the tokens that the target depends on
+
+
+class Task:
+    """What is learnt. A subclass says its sizes, and draws sequences.
+
+    `world` is drawn once a run, from its own seed (a target matrix, a fixed position); `sample` draws from it.
+    """
+
+    #: Whether inputs are token indices, to be embedded, rather than vectors.
+    tokens: ClassVar[bool] = False
+    #: What decides emergence: a curve's column, and whether it has to rise ("accuracy") or to fall ("loss").
+    measure: ClassVar[str] = "loss"
+    rises: ClassVar[bool] = False
+    #: Sequences in the evaluation set.
+    evaluation: ClassVar[int] = 1024
+
+    @property
+    def inputs(self) -> int:
+        """Features of a token, or size of the vocabulary."""
+        raise NotImplementedError
+
+    @property
+    def outputs(self) -> int:
+        raise NotImplementedError
+
+    def world(self, rng: torch.Generator) -> World:
+        return {}
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        raise NotImplementedError
+
+    def clean(self) -> "Task":
+        """The same task without repetition, on which the model is tested."""
+        return self
+
+    def primary(self) -> "Task":
+        """The task whose evaluation decides emergence: the clean one unless told otherwise."""
+        return self.clean()
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Loss of each sequence, (n,): half the squared error."""
+        return 0.5 * (outputs - targets).square().sum(-1)

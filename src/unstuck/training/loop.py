@@ -1,0 +1,249 @@
+"""The training loop: fresh batches, one optimiser step each, rows of a curve, checkpoints; stops at emergence.
+
+The same specification, seed and number of threads give the same curve bit for bit, also when the run is stopped or
+killed and goes on from its checkpoint: everything that the next step depends on is in `Checkpoint`.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from unstuck.observe.attention import attention_columns
+from unstuck.spec import RunSpec
+from unstuck.tasks.task import Batch, Task
+
+from .emergence import EmergenceWatch
+from .seeds import stream
+
+Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
+PROBE = 64  # sequences of an ordinary row of the curve; a full evaluation has task.evaluation
+ROW_GROWTH = 0.04  # rows come every probe_every steps at first, later every 4% of the steps so far
+EVALUATION_BATCH = 128
+
+
+@dataclass
+class Checkpoint:
+    """All that the next step depends on."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    watch: dict[str, Any]
+    rows: list[dict[str, float]]
+    pending: tuple[float, int]  # sum and number of training losses since the last row
+    next_row: int
+    seconds: float
+
+
+@dataclass
+class RunResult:
+    """What a run came to. `plateau_steps` is the crossing of the last listed threshold, None unless it emerged."""
+
+    status: Status
+    plateau_steps: float | None
+    threshold: float | None
+    crossings: dict[str, float]
+    steps: int
+    final: dict[str, float]
+    seconds: float
+    resumed_from: int
+    evaluation_share: float  # of the time
+    curve: pd.DataFrame = field(repr=False)
+
+
+def optimizer_of(spec: RunSpec, model: nn.Module) -> torch.optim.Optimizer:
+    o = spec.optim
+    if o.name == "adam":
+        return torch.optim.Adam(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, fused=True)
+    return torch.optim.SGD(model.parameters(), lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay)
+
+
+class Run:
+    """A run under way: `advance` it to its end, or until told to stop; `checkpoint` at any step."""
+
+    def __init__(self, spec: RunSpec, checkpoint: Checkpoint | None = None) -> None:
+        torch.set_num_threads(spec.train.threads)
+        self.spec, self.task = spec, spec.task
+        device = spec.train.device
+        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.world = self.task.world(stream(spec.seed, "world"))
+        self.model = spec.model.build(
+            self.task.inputs, self.task.outputs, stream(spec.seed, "init"), tokens=self.task.tokens
+        ).to(self.device)
+        self.optimizer = optimizer_of(spec, self.model)
+        self.data = stream(spec.seed, "data")
+        self.sets = self._evaluation_sets()
+        self.watch = EmergenceWatch(spec.train.thresholds)
+        self.step, self.next_row = 0, 0
+        self.rows: list[dict[str, float]] = []
+        self.pending = (0.0, 0)
+        self.grad_norm = math.nan
+        self.seconds, self.evaluating = 0.0, 0.0
+        self.resumed_from = 0
+        if checkpoint is not None:
+            self._restore(checkpoint)
+
+    def _evaluation_sets(self) -> dict[str, tuple[Task, Batch]]:
+        """Fixed sequences for the primary, the clean and the training-like measure; equal tasks share one set."""
+        sets: dict[str, tuple[Task, Batch]] = {}
+        for name, task in (("primary", self.task.primary()), ("clean", self.task.clean()), ("like", self.task)):
+            twin = next((s for s in sets.values() if s[0] == task), None)
+            if twin is None:
+                batch = task.sample(task.evaluation, stream(self.spec.seed, f"eval {name}"), self.world)
+                twin = (task, Batch(*(x.to(self.device) for x in batch)))
+            sets[name] = twin
+        return sets
+
+    # -- one step
+
+    def _train_step(self) -> float:
+        batch = Batch(*(x.to(self.device) for x in self.task.sample(self.spec.train.batch, self.data, self.world)))
+        loss = self.task.losses(self.model(batch.inputs), batch.targets).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.step + 1 >= self.next_row:  # only a row shows it
+            self.grad_norm = math.sqrt(
+                sum(p.grad.square().sum().item() for p in self.model.parameters() if p.grad is not None)
+            )
+        self.optimizer.step()
+        self.step += 1
+        value = loss.item()
+        self.pending = (self.pending[0] + value, self.pending[1] + 1)
+        return value
+
+    # -- looking at it
+
+    @torch.no_grad()
+    def _mean_loss(self, name: str, n: int) -> float:
+        task, batch = self.sets[name]
+        total = 0.0
+        for start in range(0, n, EVALUATION_BATCH):
+            part = slice(start, min(start + EVALUATION_BATCH, n))
+            total += task.losses(self.model(batch.inputs[part]), batch.targets[part]).sum().item()
+        return total / n
+
+    @torch.no_grad()
+    def _observe(self) -> tuple[float, dict[str, float]]:
+        """Loss and attention on the first sequences of the primary set, from one pass."""
+        task, batch = self.sets["primary"]
+        part = Batch(*(x[:PROBE] for x in batch))
+        if not hasattr(self.model, "observe"):
+            return task.losses(self.model(part.inputs), part.targets).mean().item(), {}
+        outputs, maps = self.model.observe(part.inputs)
+        return task.losses(outputs, part.targets).mean().item(), attention_columns(maps, part)
+
+    def _add_row(self, *, full: bool) -> dict[str, float]:
+        begun = time.perf_counter()
+        total, count = self.pending
+        probe_loss, attention = self._observe()
+        n = len(self.sets["primary"][1].inputs) if full else min(PROBE, len(self.sets["primary"][1].inputs))
+        losses = {"primary": self._mean_loss("primary", n) if full else probe_loss}
+        for name in ("clean", "like"):
+            twins = [k for k in losses if self.sets[k] is self.sets[name]]
+            losses[name] = losses[twins[0]] if twins else self._mean_loss(name, n)
+        row = {
+            "step": self.step,
+            "train_loss": total / count if count else math.nan,
+            "test_loss": losses["primary"],
+            "clean_loss": losses["clean"],
+            "like_loss": losses["like"],
+            "evaluated": n,
+            "grad_norm": self.grad_norm,
+            **attention,
+        }
+        self.rows.append(row)
+        self.pending = (0.0, 0)
+        self.watch.evaluated(self.step, losses["primary"], full=full)
+        self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))
+        self.evaluating += time.perf_counter() - begun
+        return row
+
+    # -- the whole
+
+    def advance(
+        self,
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        on_row: Callable[["Run"], None] = lambda run: None,
+        on_step: Callable[["Run"], None] = lambda run: None,
+    ) -> RunResult:
+        """Train until emergence (and `train.after` steps more), until `train.max_steps`, divergence, or `stop()`."""
+        t = self.spec.train
+        begun, before = time.perf_counter(), self.seconds
+        if not self.rows:
+            self._add_row(full=False)
+            on_row(self)
+        status: Status | None = None
+        while status is None:
+            done = self.watch.last_crossing
+            if done is not None and self.step >= done + t.after:
+                status = "emerged"
+            elif self.step >= t.max_steps:
+                status = ("censored" if done is None else "emerged") if t.thresholds else "finished"
+            elif stop():
+                status = "stopped"
+            else:
+                value = self._train_step()
+                if not math.isfinite(value) or value > 1e6:
+                    status = "diverged"
+                    break
+                self.watch.trained(value)
+                full = self.watch.wants_full(self.step)
+                if full or self.step >= self.next_row:
+                    self._add_row(full=full)
+                    on_row(self)
+                self.seconds = before + time.perf_counter() - begun
+                on_step(self)
+        if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
+            self._add_row(full=True)
+            on_row(self)
+        self.seconds = before + time.perf_counter() - begun
+        return self.result(status)
+
+    def result(self, status: Status) -> RunResult:
+        thresholds = self.watch.thresholds
+        plateau = self.watch.last_crossing if status == "emerged" else None
+        return RunResult(
+            status=status,
+            plateau_steps=plateau,
+            threshold=thresholds[-1] if thresholds else None,
+            crossings=dict(self.watch.crossings),
+            steps=self.step,
+            final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
+            seconds=self.seconds,
+            resumed_from=self.resumed_from,
+            evaluation_share=self.evaluating / max(self.seconds, 1e-9),
+            curve=pd.DataFrame(self.rows),
+        )
+
+    # -- stopping and going on
+
+    def checkpoint(self) -> Checkpoint:
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        for i, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optim.{i}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
+        tensors["rng.data"] = self.data.get_state()
+        tensors = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+        return Checkpoint(
+            self.step, tensors, self.watch.state(), list(self.rows), self.pending, self.next_row, self.seconds
+        )
+
+    def _restore(self, c: Checkpoint) -> None:
+        self.model.load_state_dict(
+            {k.removeprefix("model."): v for k, v in c.tensors.items() if k.startswith("model.")}
+        )
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in c.tensors.items():
+            if key.startswith("optim."):
+                _, i, name = key.split(".", 2)
+                state.setdefault(int(i), {})[name] = value.clone()
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        self.data.set_state(c.tensors["rng.data"])
+        self.watch = EmergenceWatch.restore(c.watch, self.spec.train.thresholds)
+        self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
+        self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

@@ -1,9 +1,10 @@
 # Everything from a fresh machine with Python 3.11 and make: `make demo`, `make test`.
 PYTHON ?= python3
+MINUTES ?= 140
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all lint bench results docs wheel-check clean
+.PHONY: help demo test test-all lint bench results theory-results docs wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -11,7 +12,8 @@ help:
 	@echo "make test-all     the slow tests too"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        speed, as ratios against plain implementations"
-	@echo "make results      run what the committed tables and pictures need, and rewrite them and the docs' tables"
+	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), rewrite tables, pictures and the docs' tables"
+	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make docs         build the documentation strictly into site/"
 	@echo "make wheel-check  build the wheel, install it into an empty environment elsewhere, use it"
 
@@ -27,7 +29,8 @@ help:
 	@touch $@ .venv/run.stamp
 
 demo: .venv/run.stamp
-	$(BIN)/unstuck reproduce all --profile paper --out demo
+	$(BIN)/unstuck reproduce theory --profile paper --out demo
+	$(BIN)/unstuck reproduce fig11 --profile quick --out demo
 	@$(BIN)/unstuck report demo
 	@echo "open it in a browser: $(CURDIR)/demo/report.html"
 
@@ -46,7 +49,10 @@ bench: .venv/run.stamp
 	@for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
 
 results: .venv/run.stamp
-	$(BIN)/unstuck reproduce all --profile paper --out results
+	$(BIN)/python tools/results.py --minutes $(MINUTES)
+
+theory-results: .venv/run.stamp
+	$(BIN)/unstuck reproduce theory --profile paper --out results
 	$(BIN)/python tools/generate_docs.py
 
 docs: .venv/dev.stamp

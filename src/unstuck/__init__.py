@@ -1,7 +1,18 @@
 """How long a Transformer sits on a plateau, why, and how to get it off sooner.
 
 The way of the data: spec -> task -> model -> training -> curve -> plateau -> law -> prediction, figure, report.
-Importing `unstuck` imports none of the parts; import the one you need, for example `unstuck.theory`.
+Importing `unstuck` imports none of the parts; `unstuck.train` and the submodules are loaded when asked for.
 """
 
+from typing import Any
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "train":
+        from unstuck.api import train
+
+        return train
+    raise AttributeError(f"module 'unstuck' has no attribute {name!r}")

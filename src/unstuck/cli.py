@@ -147,7 +147,8 @@ def predict(
 @app.command()
 def fit(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A .csv or .parquet table of runs.", show_default=False)
+        str,
+        typer.Argument(metavar="SOURCE", help="A run store, or a .csv or .parquet table of runs.", show_default=False),
     ],
     formula: Annotated[
         str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
@@ -185,6 +186,159 @@ def fit(
     explain_law(law)
 
 
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
+]
+Spec = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC",
+        help="A shipped name (regression), a YAML file, or a .py with a task of yours.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def train(
+    spec: Spec,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run store.")] = Path("runs"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many steps and hours it would take, and stop.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the last checkpoint of a run that emerged.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train one run: until it emerges, or until train.max_steps. Asked for again, it prints its stored result.
+
+    [bold]Examples[/bold]
+
+      unstuck train regression task.T=32 task.d=16 seed=0
+
+      unstuck train regression task.T=16 task.d=8 optim.name=sgd optim.lr=5e-3 train.max_steps=20000
+    """
+    from .spec import load_spec
+
+    run = load_spec(spec, overrides or [])
+    if dry_run:
+        _print_run_costs([run], as_json)
+        return
+    from .explain import explain_run, live
+    from .runs.execute import execute
+    from .runs.store import Store
+
+    with _warnings_as_sentences(), live(run) as on_row:
+        result = execute(run, Store(out), on_row=on_row, keep=keep)
+    if result["status"] == "busy":
+        _say(f"unstuck: another process is at this run ({result['run_id']}).")
+        raise typer.Exit(1)
+    if as_json:
+        print(json.dumps(result))
+        return
+    explain_run(run, result, out)
+
+
+@app.command()
+def sweep(
+    spec: Spec,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run store.")] = Path("runs"),
+    workers: Annotated[
+        int, typer.Option("--workers", parser=_whole, metavar="INT", help="Processes; 0 means one for each core.")
+    ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List every run with its predicted steps and hours, and stop.")
+    ] = False,
+    checkpoint: Annotated[
+        float, typer.Option("--checkpoint", parser=_real, metavar="SECONDS", help="Time between checkpoints.")
+    ] = 20.0,
+    as_json: Json = False,
+) -> None:
+    """Run the product of lists: task.T=16,32 task.d=8,16 is four runs. What is finished is not run again.
+
+    [bold]Example[/bold]
+
+      unstuck sweep regression task.T=16,32,64 task.d=8,16,32 seed=0,1,2 --workers 2 --out runs/
+    """
+    from .runs.sweep import expand, run_sweep
+
+    if not isinstance(workers, int) or not 0 <= workers <= 1024:
+        raise BadInput("--workers", workers, "a whole number from 0 to 1024")
+    if not isinstance(checkpoint, float) or not 0 < checkpoint < 1e6:
+        raise BadInput("--checkpoint", checkpoint, "a number of seconds above 0")
+    specs = expand(spec, overrides or [])
+    if dry_run:
+        _print_run_costs(specs, as_json)
+        return
+    from .runs.store import Store
+
+    with _warnings_as_sentences(), _work_bar() as progress:
+        done = run_sweep(
+            specs, Store(out), workers=workers or os.cpu_count() or 1, checkpoint_seconds=checkpoint, progress=progress
+        )
+    for run_id, message in done.failed.items():
+        _say(f"warning: run {run_id} failed: {message}")
+    if as_json:
+        print(json.dumps(done.as_json()))
+        return
+    counts = done.as_json()
+    print(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
+
+
+@app.command()
+def runs(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.", show_default=False)],
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the table of runs in a store."""
+    from .runs.store import Store
+
+    if not directory.is_dir():
+        raise BadInput("DIR", str(directory), "a directory; `unstuck train` or `unstuck sweep` make one with --out")
+    with _warnings_as_sentences():
+        table = Store(directory).table()
+    if as_json:
+        print(json.dumps({"runs": json.loads(table.to_json(orient="records"))}))
+    elif as_csv:
+        print(table.to_csv(index=False), end="")
+    else:
+        from .explain import explain_runs
+
+        explain_runs(table, directory)
+
+
+def _print_run_costs(specs: list[Any], as_json: bool) -> None:
+    from .runs.cost import predicted_cost
+
+    rows = [
+        {"run_id": s.run_id, "steps": (c := predicted_cost(s)).steps, "hours": c.seconds / 3600, "spec": s.as_dict()}
+        for s in specs
+    ]
+    total = sum(row["hours"] for row in rows)
+    if as_json:
+        print(json.dumps({"runs": rows, "hours": total}))
+        return
+    from .explain import explain_run_costs
+
+    explain_run_costs(rows, total)
+
+
+@contextmanager
+def _work_bar() -> Iterator[Any]:
+    """One bar for a sweep; its time to finish is what is left of the predicted work at the speed so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(elapsed_when_finished=True), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, of, text: bar.update(task, completed=done, total=of, description=text)
+
+
 @app.command()
 def reproduce(
     figure: Annotated[
@@ -196,7 +350,7 @@ def reproduce(
         typer.Option(
             "--profile",
             metavar="quick|cpu|paper",
-            help="How much to run. Theory figures are the same in all three but for fig9's seeds.",
+            help="Minutes, hours on two cores, or the paper's own grid. Theory figures run in full.",
         ),
     ] = "cpu",
     workers: Annotated[
@@ -214,37 +368,46 @@ def reproduce(
 
       unstuck reproduce fig1c
 
-      unstuck reproduce all --out figures && unstuck report figures
+      unstuck reproduce theory --out figures && unstuck report figures
+
+      unstuck reproduce fig3-left --profile cpu --dry-run
     """
     from .papers.catalogue import available
     from .papers.figure import PROFILES, load, overall
+    from .papers.reproduce import is_trained, reproduce_all
+    from .papers.reproduce import reproduce as run
 
     if profile not in PROFILES:
         raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
     chosen: Profile = profile
     if not isinstance(workers, int) or not 0 <= workers <= 1024:
         raise BadInput("--workers", workers, "a whole number from 0 to 1024")
-    names = available() if figure == "all" else [figure]
-    plans = {name: load(name).plan(chosen) for name in names}
+    processes = workers or os.cpu_count() or 1
+    names = available() if figure in ("all", "theory") else [figure]
+    modules = {name: load(name) for name in names}
+    theory = [name for name in names if not is_trained(modules[name])]
+    if figure == "theory":
+        names = theory
     if dry_run:
-        _print_plan(plans, chosen, as_json)
+        _print_plan({name: modules[name].plan(chosen) for name in names}, chosen, as_json)
         return
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise BadInput("--out", str(out), f"a directory, or a path where one can be made ({e.strerror})") from e
-    from .papers.reproduce import reproduce as run
-    from .papers.reproduce import reproduce_all
-
-    if figure != "all":
-        with _bar(figure) as progress:
-            result = run(figure, chosen, out, progress)
-        results = [result]
+    results = []
+    if len(names) > 1:
+        with _bar("theory figures") as progress:
+            results = reproduce_all(theory, chosen, out, processes, progress)
+    for name in names if len(names) == 1 else [n for n in names if n not in theory]:
+        with _bar(name) as progress:
+            results.append(run(name, chosen, out, progress, workers=processes))
+    results = [r for r in results if r]
+    if len(names) == 1:
+        result = results[0]
     else:
-        with _bar("figures") as progress:
-            results = reproduce_all(names, chosen, out, workers or os.cpu_count() or 1, progress)
         result = {
-            "figure": "all",
+            "figure": figure,
             "ours": {r["figure"]: r["ours"] for r in results},
             "paper": {r["figure"]: r["paper"] for r in results},
             "verdict": overall(r["verdict"] for r in results),
@@ -376,12 +539,14 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         code = command.main(args=words, prog_name="unstuck", standalone_mode=False)
+        if code == 130:  # how the parser reports an interrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except BadInput as e:
         _say(f"unstuck: {e}")
         return 2
     except KeyboardInterrupt:
-        _say("unstuck: stopped.")
+        _say("unstuck: stopped; what was finished stays, and the same command goes on from here.")
         return 1
     except OSError as e:
         _say(f"unstuck: {e.strerror or e}{f' ({e.filename})' if e.filename else ''}.")

@@ -1,5 +1,7 @@
 """What the command says to a person: the same answers as its JSON, in words and tables."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,3 +139,81 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
     console.print(table)
     ready = sum(row["available"] for row in rows)
     console.print(f"\n{ready} of {len(rows)} available (time: quick / cpu / paper); draw one: unstuck reproduce fig1c")
+
+
+@contextmanager
+def live(spec: Any) -> Iterator[Callable[[Any], None]]:
+    """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda run: None
+        return
+    from rich.status import Status
+
+    with Status("starting", console=console) as status:
+
+        def show(run: Any) -> None:
+            status.update(escape(_line(run)))
+
+        yield show
+
+
+def _line(run: Any) -> str:
+    row, first = run.rows[-1], run.rows[0]
+    gains = [row[k] / first[k] for k in row if k.startswith("attn_") and first[k] > 0]
+    attention = f"   attention to the relevant token {max(gains):.2f} x its start" if gains else ""
+    rate = run.step / run.seconds if run.seconds else 0.0
+    where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
+    return f"{where}   test loss {row['test_loss']:.3f}{attention}   {rate:.1f} steps/s"
+
+
+def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
+    console = _console()
+    status, threshold = result["status"], result["threshold"]
+    if status == "emerged":
+        head = f"emerged at step {result['plateau_steps']:.0f} (test loss <= {threshold:g})"
+    elif status == "censored":
+        loss = result["final"]["test_loss"]
+        head = f"not emerged by step {result['steps']} (test loss {loss:.3f}, wanted {threshold:g})"
+        head += "; a larger train.max_steps goes on from here"
+    elif status == "diverged":
+        head = f"diverged at step {result['steps']}; try a smaller optim.lr"
+    else:
+        head = f"{status} after {result['steps']} steps, test loss {result['final']['test_loss']:.3g}"
+    console.print(f"[bold]{head}[/bold]")
+    how = "stored" if result["cached"] else f"{result['seconds']:.0f} s"
+    more = f", resumed from step {result['resumed_from']}" if result.get("resumed_from") else ""
+    console.print(f"[dim]run {result['run_id']} in {out}, {how}{more}[/dim]")
+
+
+def explain_runs(table: Any, directory: Path) -> None:
+    if table.empty:
+        _console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
+        return
+    varied = [c for c in table.columns if table[c].map(str).nunique() > 1 and not c.startswith("crossing_")]
+    fixed = [c for c in ("status", "plateau_steps", "steps", "seconds") if c in table.columns]
+    columns = ["run_id", *(c for c in varied if c not in ("run_id", *fixed)), *fixed]
+    view = _table(*columns)
+    for row in table[columns].itertuples(index=False):
+        view.add_row(*(escape(_cell(v)) for v in row))
+    _console().print(view)
+    same = table["status"].value_counts()
+    _console().print("\n" + ", ".join(f"{n} {status}" for status, n in same.items()))
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def explain_run_costs(rows: list[dict[str, Any]], hours: float) -> None:
+    table = _table("run", "task", "model", "seed", "steps", "time on one core")
+    for row in rows:
+        spec = row["spec"]
+        task = " ".join(f"{k}={v}" for k, v in spec["task"].items() if k in ("T", "d", "B", "p", "tokens", "pairs"))
+        model = " ".join(f"{k}={v}" for k, v in spec["model"].items() if k in ("layers", "heads"))
+        table.add_row(row["run_id"], task, model, str(spec["seed"]), f"{row['steps']:,}", _duration(row["hours"]))
+    console = _console()
+    console.print(table)
+    console.print(f"\n{len(rows)} runs, in all about {_duration(hours)} on one core; nothing was run.")

@@ -7,10 +7,10 @@ last block almost free.
 """
 
 import math
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
-from pydantic import ConfigDict, PositiveInt
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,11 +22,11 @@ ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
 class Transformer:
     """Sizes and switches of a Transformer; `build` makes the module."""
 
-    layers: PositiveInt = 2
-    heads: PositiveInt = 4
-    width: PositiveInt = 256
-    qk: PositiveInt = 64  # dimension of queries and keys, a head; values have it too
-    mlp_factor: PositiveInt = 4
+    layers: Annotated[int, Field(ge=1, le=1024)] = 2
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4
+    width: Annotated[int, Field(ge=1, le=65_536)] = 256
+    qk: Annotated[int, Field(ge=1, le=65_536)] = 64  # dimension of queries and keys, a head; values have it too
+    mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4
     mlp: bool = True  # a perceptron after each attention
     skip: bool = True  # residual connections
     layer_norm: bool = False  # before attention and perceptron, and before the read-out

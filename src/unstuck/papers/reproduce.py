@@ -17,13 +17,32 @@ from .figure import Profile, Progress, load, overall, title
 from .provenance import provenance
 
 
-def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambda done, of: None) -> dict[str, Any]:
-    """Run figure `name` and write NAME.csv, NAME.png, NAME.pdf and NAME.json into `out`; returns what the JSON
-    holds."""
+def reproduce(
+    name: str,
+    profile: Profile,
+    out: Path,
+    progress: Progress = lambda done, of: None,
+    *,
+    store: Path | None = None,
+    workers: int = 1,
+    run: bool = True,
+) -> dict[str, Any]:
+    """Run figure `name` and write NAME.csv, NAME.png, NAME.pdf and NAME.json into `out`; returns what the JSON holds.
+
+    A figure of trained runs first does those that are missing in `store` (unless `run` is False), then takes what is
+    finished there; with nothing finished, nothing is written and the result is empty.
+    """
     figure = load(name)
     start = time.perf_counter()
+    trained: dict[str, Any] = {}
+    if is_trained(figure):
+        raw, trained = _trained_table(figure, profile, progress, store or out / "store", workers if run else 0)
+        if raw.empty:
+            return {}
+    else:
+        raw = figure.data(profile, progress)
     # What is drawn and compared is what is stored: the table as it comes back from its CSV.
-    text = figure.data(profile, progress).to_csv(index=False, float_format="%.10g")
+    text = raw.to_csv(index=False, float_format="%.10g")
     table = pd.read_csv(io.StringIO(text))
     seconds = time.perf_counter() - start
     out.mkdir(parents=True, exist_ok=True)
@@ -46,12 +65,38 @@ def reproduce(name: str, profile: Profile, out: Path, progress: Progress = lambd
             {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note}
             for c in claims
         ],
+        **trained,
         "spec": _settings(figure),
         "seconds": round(seconds, 2),
         "provenance": provenance(),
     }
     _write(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     return result
+
+
+def is_trained(figure: Any) -> bool:
+    """Does the figure need trained runs?"""
+    return hasattr(figure, "runs")
+
+
+def _trained_table(
+    figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
+    from unstuck.papers.lab import finished
+    from unstuck.runs.store import Store
+    from unstuck.runs.sweep import run_sweep
+
+    runs = figure.runs(profile)
+    if workers:
+        run_sweep(
+            [r.spec for r in runs],
+            Store(store),
+            workers=workers,
+            progress=lambda done, of, text: progress(int(done), int(of) + 1),
+        )
+    table = figure.data(profile, progress, store)
+    return table, {"runs": {"wanted": len(runs), "finished": len(finished(runs, store))}}
 
 
 def reproduce_all(

@@ -46,10 +46,13 @@ def execute(
     stop: Callable[[], bool] = lambda: False,
     on_row: Callable[[Any], None] = lambda run: None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keep: bool = False,
 ) -> dict[str, Any]:
     """Run `spec` in `store` and return its result as plain values, with `run_id`, `cached` and `resumed_from`.
 
-    Where another process works on the same run, `status` is "busy" and nothing is done.
+    Where another process works on the same run, `status` is "busy" and nothing is done. A run that emerged
+    keeps its last checkpoint only if asked to: it is twenty megabytes, and only a larger `train.after` would
+    need it.
     """
     directory = store.run(spec.run_id)
     with directory.lock() as mine:
@@ -58,7 +61,7 @@ def execute(
         stored = enough(directory.status(), spec)
         if stored is not None:
             return {"run_id": spec.run_id, **stored, "cached": True}
-        return {"run_id": spec.run_id, **_run(spec, directory, stop, on_row, checkpoint_seconds), "cached": False}
+        return {"run_id": spec.run_id, **_run(spec, directory, stop, on_row, checkpoint_seconds, keep), "cached": False}
 
 
 def _run(
@@ -67,6 +70,7 @@ def _run(
     stop: Callable[[], bool],
     on_row: Callable[[Any], None],
     checkpoint_seconds: float,
+    keep: bool,
 ) -> dict[str, Any]:
     from unstuck.training.loop import Run
 
@@ -91,4 +95,6 @@ def _run(
     plain = result_dict(result)
     state = "stopped" if result.status == "stopped" else "finished"
     directory.write_status({"state": state, "step": result.steps, "result": plain})
+    if result.status in ("emerged", "diverged") and not keep:
+        directory.remove_checkpoint()
     return plain

@@ -8,6 +8,7 @@ and safetensors and never imports or runs anything that a file names.
 import fcntl
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,6 @@ import pandas as pd
 import yaml
 
 from unstuck.spec import RunSpec
-
-CODE = 1  # of the store's files
 
 
 class Damaged(UserWarning):
@@ -88,6 +87,9 @@ class RunDirectory:
         except Exception as e:
             warnings.warn(f"{path} is damaged; the run starts anew ({type(e).__name__})", Damaged, stacklevel=2)
             return None
+
+    def remove_checkpoint(self) -> None:
+        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
 
     # -- who works on it
 

@@ -67,10 +67,31 @@ class RunSpec:
 
     @property
     def run_id(self) -> str:
-        what = self.as_dict()
-        what["train"] = {k: what["train"][k] for k in ("batch", "threads", "device")}
-        what["code"] = code_version(type(self.task))
+        """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
+        what: dict[str, Any] = {
+            "task": [self.task_name, _told(self.task), code_version(type(self.task))],
+            "model": [self.model_name, _told(self.model)],
+            "optim": _told(self.optim),
+            "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},
+            "seed": self.seed,
+        }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+    def with_budget_of(self, other: "RunSpec") -> "RunSpec":
+        """The same run with the larger of two budgets, and the thresholds of both."""
+        a, b = self.train, other.train
+        train = dataclasses.replace(
+            a,
+            max_steps=max(a.max_steps, b.max_steps),
+            after=max(a.after, b.after),
+            thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
+        )
+        return dataclasses.replace(self, train=train)
+
+
+def _told(value: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    return {f.name: v for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != f.default}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""What the Transformer figures on regression share: grids by profile, plateau plots with laws, claims of laws."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.style import plateau_axes, shades
+
+SEEDS: dict[Profile, list[int]] = {"quick": [0], "cpu": [0, 1, 2], "paper": [0, 1, 2, 3, 4]}
+PAPER_T = PAPER_D = [16, 32, 64, 128, 256]
+
+
+def left_runs(profile: Profile) -> list[TieredRun]:
+    """Figure 3 left: plateau against d for several T, no repetition."""
+    seeds = SEEDS[profile]
+    if profile == "quick":
+        return grid("regression", 1, seeds, task__T=[16, 32], task__d=[4, 8])
+    if profile == "paper":
+        return grid("regression", 1, seeds, task__T=PAPER_T, task__d=[8, *PAPER_D])
+    runs = grid("regression", 1, seeds, task__T=[16, 32, 64], task__d=[8, 16, 32, 64])
+    return [*runs, *long_runs(), *grid("regression", 1, seeds[1:], task__T=[128], task__d=[8, 16, 32])]
+
+
+def long_runs() -> list[TieredRun]:
+    """Runs that go on after emergence, for the whole curves of Figure 11."""
+    return grid("regression", 1, [0], {"train.after": 400}, task__T=[128], task__d=[8, 16, 32])
+
+
+def middle_runs(profile: Profile) -> list[TieredRun]:
+    """Figure 3 middle: plateau against d for several B."""
+    seeds = SEEDS[profile]
+    if profile == "quick":
+        return grid("regression", 1, seeds, {"task.T": 32}, task__B=[1, 4], task__d=[4, 8])
+    if profile == "paper":
+        return grid("regression", 1, seeds, {"task.T": 256}, task__B=[1, 2, 4, 8, 16], task__d=[8, *PAPER_D])
+    return grid("regression", 1, seeds, {"task.T": 64}, task__B=[1, 2, 4, 8], task__d=[8, 16, 32, 64])
+
+
+def fit_or_none(table: pd.DataFrame, formula: str) -> PowerLaw | None:
+    """A law where enough runs are there to have one."""
+    try:
+        return fit_power_law(table, formula)
+    except ValueError:
+        return None
+
+
+def plot_plateaus(
+    ax: Axes, table: pd.DataFrame, *, x: str, by: str, law: PowerLaw | None, xlabel: str, label: str
+) -> None:
+    """Every run a dot, the law a line for each value of `by`; a censored run is a triangle at its last step."""
+    values = sorted(table[by].unique())
+    for value, colour in shades(values).items():
+        rows = table[table[by] == value].sort_values(x)
+        emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
+        ax.plot(emerged[x], emerged["plateau_steps"], "o", ms=4, color=colour, alpha=0.8, label=f"{label} = {value:g}")
+        ax.plot(censored[x], censored["steps"], "^", ms=5, color=colour, mfc="none")
+        if law is not None:
+            line = rows.drop_duplicates(x)
+            ax.plot(line[x], law.predict(line), "-", lw=1.2, color=colour)
+    plateau_axes(ax, xlabel, sorted(table[x].unique()))
+    ax.set_ylabel("plateau (steps to test loss 0.1)")
+
+
+def law_text(law: PowerLaw | None, names: dict[str, str]) -> str:
+    """The law as a line of a panel's note."""
+    if law is None:
+        return "too few runs for a law"
+    factors = " ".join(f"${names[term]}^{{{x:.2f}}}$" for term, x in law.exponents.items())
+    return f"{law.constant:.2f} {factors}, R² = {law.r2:.3f}"
+
+
+def law_claims(
+    law: PowerLaw | None, paper: dict[str, float], *, where: str = "", r2: float | None = None
+) -> list[Claim]:
+    """Exponents with their 95% intervals beside the paper's; one agrees when the paper's lies inside ours."""
+    if law is None:
+        return [Claim(f"law{where}", "too few runs yet", None, None)]
+    claims = []
+    for term, expected in paper.items():
+        low, high = law.intervals[term]
+        ours = f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})"
+        claims.append(Claim(f"exponent of {term}{where}", ours, f"{expected:.2f}", bool(low <= expected <= high)))
+    claims.append(Claim(f"R²{where}", law.r2, r2, None if r2 is None else bool(law.r2 >= r2 - 0.025)))
+    claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored", None, None))
+    return claims
+
+
+def spread(table: pd.DataFrame, by: Sequence[str]) -> float:
+    """Median over cells of the standard deviation of log plateau over seeds."""
+    emerged = table[table["status"] == "emerged"]
+    groups: Any = np.log(emerged["plateau_steps"]).groupby([emerged[b] for b in by])
+    return float(groups.std().median())

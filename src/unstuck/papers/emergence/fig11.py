@@ -1,0 +1,61 @@
+"""Figure 11: a Transformer's loss falls sharply after a plateau.
+
+B.2. Loss curves at T = 128 for several d, and beside them the best head's attention to the relevant token.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._regression import long_runs
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, grid, jobs
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.theory.crossing import log_crossing
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    if profile == "quick":
+        return grid("regression", 1, [0], {"train.after": 60}, task__T=[16], task__d=[4, 8])
+    if profile == "paper":
+        return grid("regression", 1, [0], {"train.after": 5000}, task__T=[128], task__d=[16, 32, 64, 128])
+    return long_runs()
+
+
+def plan(profile: Profile) -> list[Job]:
+    return jobs(runs(profile))
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    table = curves(runs(profile), store)
+    if table.empty:
+        return table
+    heads = [c for c in table.columns if c.startswith("attn_")]
+    return table[["T", "d", "seed", "step", "train_loss", "test_loss"]].assign(best_head=table[heads].max(axis=1))
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, right) = panels(2, width=4.4)
+    for d, colour in shades(sorted(table["d"].unique())).items():
+        curve = table[table["d"] == d]
+        left.plot(curve["step"], curve["test_loss"], color=colour, label=f"d = {d}")
+        right.plot(curve["step"], curve["best_head"], color=colour)
+    left.axhline(0.1, color="#999999", lw=0.8, ls=":")
+    left.set(xlabel="step", ylabel="test loss", ylim=(0, 0.75), title=f"Transformer, T = {table['T'].iloc[0]}")
+    right.set(xlabel="step", ylabel="best head's attention to the relevant token", ylim=(0, 1))
+    legend_outside(picture, left)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    drops = []
+    for _, curve in table.groupby("d"):
+        start, end = (log_crossing(curve["step"][1:], curve["test_loss"][1:], x) for x in (0.4, 0.1))
+        if start is not None and end is not None:
+            drops.append((end - start) / end)
+    if not drops:
+        return [Claim("sharp transition", "no run has crossed yet", "sharp", None)]
+    text = f"from loss 0.4 to 0.1 in {np.min(drops):.0%} to {np.max(drops):.0%} of the plateau"
+    return [Claim("sharp transition", text, "sharp phase transition", bool(max(drops) < 0.35), "sharp: below 35%")]

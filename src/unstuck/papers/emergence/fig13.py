@@ -1,0 +1,55 @@
+"""Figure 13: heads slow emergence more than layers do.
+
+B.3. Plateau for 1 to 3 layers and 1 to 8 heads. The text does not say whether the width grows with the heads; here
+the residual width stays 256 and every head has queries, keys and values of 64.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.style import note, panels
+
+FORMULA = "d + T + layers + heads"
+NAMES = {"d": "d", "T": "T", "layers": "L", "heads": "H"}
+PAPER = {"d": 1.27, "T": 0.70, "layers": 0.06, "heads": 0.16}
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    T, d, layers, heads, seeds = {
+        "quick": ([16], [4, 8], [1, 2], [1, 4], [0]),
+        "cpu": ([16, 32], [8, 16], [1, 2, 3], [1, 2, 4, 8], [0, 1]),
+        "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [1, 2, 4], [1, 2, 4, 8], [0, 1, 2, 3, 4]),
+    }[profile]
+    return grid("regression", 2, seeds, task__T=T, task__d=d, model__layers=layers, model__heads=heads)
+
+
+def plan(profile: Profile) -> list[Job]:
+    return jobs(runs(profile))
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return finished(runs(profile), store)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    law = fit_or_none(table, FORMULA)
+    picture, axes = panels(2, width=4.4, height=3.9)
+    sizes = table[(table["d"] == table["d"].max()) & (table["T"] == table["T"].max())]
+    for ax, x, by in ((axes[0], "heads", "layers"), (axes[1], "layers", "heads")):
+        plot_plateaus(ax, sizes, x=x, by=by, law=law, xlabel=x, label=by)
+        ax.set_ylim(top=ax.get_ylim()[1] * 2)
+        ax.legend(loc="lower right", fontsize=7.5)
+    axes[0].set_title(f"T = {sizes['T'].iloc[0]}, d = {sizes['d'].iloc[0]}")
+    note(
+        axes[0], f"ours:  {law_text(law, NAMES)}\npaper: 1.03 $d^{{1.27}} T^{{0.70}} L^{{0.06}} H^{{0.16}}$, R² = 0.995"
+    )
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    return law_claims(fit_or_none(table, FORMULA), PAPER, r2=0.995)

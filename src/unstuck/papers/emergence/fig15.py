@@ -1,0 +1,73 @@
+"""Figure 15: Adam leaves the plateau much sooner than SGD.
+
+B.3. One layer, one head: SGD with learning rate 5e-3 against Adam with 1e-4.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.style import note, panels
+
+FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
+OPTIMISERS = {  # name: learning rate, paper's constant and exponents
+    "sgd": (5e-3, 6.42, {"d": 1.44, "T": 1.07}),
+    "adam": (1e-4, 1.45, {"d": 1.31, "T": 0.57}),
+}
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    T, d, seeds = {
+        "quick": ([8, 16], [4, 8], [0]),
+        "cpu": ([16, 32], [8, 16, 32], [0, 1]),
+        "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [0, 1, 2, 3, 4]),
+    }[profile]
+    out = []
+    for name, (lr, _, _) in OPTIMISERS.items():
+        fixed = {"model.layers": 1, "model.heads": 1, "optim.name": name, "optim.lr": lr}
+        out += grid("regression", 2, seeds, fixed, task__T=T, task__d=d)
+    return out
+
+
+def plan(profile: Profile) -> list[Job]:
+    return jobs(runs(profile))
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return finished(runs(profile), store)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, axes = panels(2, width=4.3, height=3.8)
+    for ax, (name, (lr, constant, paper)) in zip(axes, OPTIMISERS.items(), strict=True):
+        part = table[table["optim"] == name]
+        ax.set_title(f"{name.upper() if name == 'sgd' else 'Adam'}, learning rate {lr:g}")
+        if part.empty:
+            continue
+        law = fit_or_none(part, FORMULA)
+        plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
+        ax.set_ylim(30, 1e6)
+        ax.legend(loc="lower right", fontsize=7.5)
+        theirs = f"{constant:.2f} $d^{{{paper['d']:.2f}}} T^{{{paper['T']:.2f}}}$"
+        note(ax, f"ours:  {law_text(law, NAMES)}\npaper: {theirs}")
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims: list[Claim] = []
+    for name, (_, _, paper) in OPTIMISERS.items():
+        claims += law_claims(fit_or_none(table[table["optim"] == name], FORMULA), paper, where=f", {name}")
+    cells = table.pivot_table("plateau_steps", ["T", "d"], "optim").dropna()
+    if {"sgd", "adam"} <= set(cells.columns) and len(cells):
+        ratio = cells["sgd"] / cells["adam"]
+        geometric = float(np.exp(np.log(ratio).mean()))
+        text = f"{geometric:.0f} times (from {ratio.min():.0f} to {ratio.max():.0f})"
+        claims.append(
+            Claim("SGD over Adam", text, "almost two orders of magnitude on hard tasks", bool(ratio.max() > 10))
+        )
+    return claims

@@ -1,0 +1,66 @@
+"""Figure 3 right: cross-sample repetition helps a Transformer more as d grows.
+
+Section 2.4. Plateau (clean test loss 0.4) against d for several p, the learning rate tuned in {1e-4, 3e-4}: for
+each p and d the rate with the shorter mean plateau counts.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._regression import plot_plateaus
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.style import legend_outside, panels
+
+RATES = [1e-4, 3e-4]
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    T, d, p, seeds = {
+        "quick": (16, [4, 8], [0.0, 0.2], [0]),
+        "cpu": (64, [8, 16, 32], [0.0, 0.05, 0.1, 0.2, 0.4], [0, 1]),
+        "paper": (256, [8, 16, 32, 64, 128], [0.0, 0.05, 0.1, 0.2, 0.4], [0, 1, 2, 3, 4]),
+    }[profile]
+    fixed = {"task.T": T, "train.thresholds": [0.4]}
+    return grid("regression", 3, seeds, fixed, task__p=p, task__d=d, optim__lr=RATES)
+
+
+def plan(profile: Profile) -> list[Job]:
+    return jobs(runs(profile))
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return finished(runs(profile), store)
+
+
+def tuned(table: pd.DataFrame) -> pd.DataFrame:
+    """For each p and d the runs of the rate with the shorter mean plateau."""
+    mean = table.groupby(["p", "d", "lr"], as_index=False)["plateau_steps"].mean().dropna()
+    best = mean.sort_values("plateau_steps").drop_duplicates(["p", "d"])[["p", "d", "lr"]]
+    return table.merge(best, on=["p", "d", "lr"])
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    best = tuned(table)
+    picture, (ax,) = panels(width=5.6, height=4.0)
+    plot_plateaus(ax, best, x="d", by="p", law=None, xlabel="dimension d", label="p")
+    for _, rows in best.groupby("p"):
+        means = rows.groupby("d")["plateau_steps"].mean()
+        ax.plot(means.index, means, "-", lw=1, color="#999999", zorder=0)
+    ax.set_ylabel("plateau (steps to clean test loss 0.4)")
+    ax.set_title(f"Transformer, cross-sample repetition, T = {best['T'].iloc[0]}")
+    legend_outside(picture, ax)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    means = tuned(table).pivot_table("plateau_steps", "d", "p").dropna()
+    if means.empty or 0.0 not in means or means.shape[1] < 2:
+        return [Claim("gain by repetition", "too few runs yet", "repetition helps more as d grows", None)]
+    gain = means[0.0] / means.drop(columns=0.0).min(axis=1)
+    text = ", ".join(f"d = {d}: {g:.2f} times" for d, g in gain.items())
+    grows = bool(np.all(np.diff(gain.to_numpy()) > 0)) if len(gain) > 1 else None
+    return [Claim("best p over none", text, "repetition helps more as d grows", grows)]

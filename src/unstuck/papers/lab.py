@@ -1,0 +1,85 @@
+"""What figures of trained runs share: from a list of specifications to a table of finished runs.
+
+Such a figure has, beside the rest, `runs(profile)`: its specifications with their tiers, the order in which `make
+results` does them; and its `data` takes the store as well. It is drawn from what is finished, and says how much is.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from unstuck.runs.cost import predicted_cost
+from unstuck.runs.execute import enough
+from unstuck.runs.store import Store
+from unstuck.spec.load import build_spec, merge, read_source
+from unstuck.spec.run import RunSpec
+
+from .figure import Job
+
+
+class TieredRun(NamedTuple):
+    tier: int
+    spec: RunSpec
+
+
+def grid(
+    source: str, tier: int, seeds: Iterable[int], fixed: dict[str, Any] | None = None, **lists: Sequence[Any]
+) -> list[TieredRun]:
+    """The product of lists over keys written with __ for the dot: task__T=[16, 32]."""
+    keys = [k.replace("__", ".") for k in lists]
+    base = read_source(source)
+    out = []
+    for values in itertools.product(*lists.values()):
+        for seed in seeds:
+            changes: dict[str, Any] = {"seed": seed}
+            for key, value in [*(fixed or {}).items(), *zip(keys, values, strict=True)]:
+                section, _, name = key.partition(".")
+                changes.setdefault(section, {})[name] = value
+            out.append(TieredRun(tier, build_spec(merge(base, changes))))
+    return out
+
+
+def jobs(runs: Sequence[TieredRun]) -> list[Job]:
+    """The plan of a figure: its runs, and what they take."""
+    costs = [predicted_cost(run.spec) for run in runs]
+    return [Job("run", len(runs), sum(c.seconds for c in costs), sum(c.steps for c in costs))]
+
+
+def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """A row for each run that is done in `store`: the keys laws are fitted on, status, plateau_steps, steps."""
+    rows = []
+    where = Store(store)
+    for _, spec in runs:
+        result = enough(where.run(spec.run_id).status(), spec)
+        if result is None:
+            continue
+        t, m, o = spec.task, spec.model, spec.optim
+        rows.append(
+            {
+                "run_id": spec.run_id,
+                **{"T": t.T, "d": t.d, "B": t.B, "p": t.p, "position": t.position, "feature": t.feature},
+                **{"layers": m.layers, "heads": m.heads, "layer_norm": m.layer_norm},
+                **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
+                "status": result["status"],
+                "plateau_steps": result["plateau_steps"],
+                "steps": result["steps"],
+                "seconds": round(result["seconds"], 1),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """The curves of all finished runs, one under the other, with the run's sizes."""
+    parts = []
+    where = Store(store)
+    for _, spec in runs:
+        directory = where.run(spec.run_id)
+        curve = directory.curve() if enough(directory.status(), spec) is not None else None
+        if curve is not None:
+            t = spec.task
+            parts.append(curve.assign(run_id=spec.run_id, T=t.T, d=t.d, B=t.B, p=t.p, seed=spec.seed, lr=spec.optim.lr))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

@@ -1,0 +1,46 @@
+"""What a run will take, before it is started: steps by the paper's laws, seconds by counting multiplications."""
+
+from dataclasses import dataclass
+
+from unstuck.models.transformer import Transformer
+from unstuck.spec import RunSpec
+from unstuck.tasks.single_location import SingleLocation
+
+#: Multiply-adds a second that one thread of a current CPU core sustains on these models.
+RATE = 2.5e10
+OVERHEAD = 4e-3  # seconds a step that no multiplication accounts for
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A guess: optimisation steps and seconds on one thread."""
+
+    steps: int
+    seconds: float
+
+
+def predicted_cost(spec: RunSpec) -> Cost:
+    steps = min(spec.train.max_steps, _plateau(spec) + spec.train.after)
+    return Cost(steps, steps * (3 * spec.train.batch * _multiplications(spec) / RATE + OVERHEAD))
+
+
+def _plateau(spec: RunSpec) -> int:
+    """Steps to emergence by the paper's laws for regression (Figures 3 and 15); else all steps that are allowed."""
+    t = spec.task
+    if not isinstance(t, SingleLocation) or not spec.train.thresholds or spec.optim.lr == 0:
+        return spec.train.max_steps
+    if spec.optim.name == "sgd":
+        return round(6.42 * t.d**1.44 * (t.T / t.B) ** 1.07 * 5e-3 / spec.optim.lr)
+    slower = 2.5 if getattr(spec.model, "init", "") == "xavier" else 1.0
+    return round(1.1 * slower * 0.76 * t.d**1.29 * (t.T / t.B) ** 0.8 * min(10.0, max(0.1, 1e-4 / spec.optim.lr)))
+
+
+def _multiplications(spec: RunSpec) -> int:
+    """Multiply-adds of one sequence's forward pass; the last block counts at the read-out only."""
+    m, T = spec.model, spec.task.T if hasattr(spec.task, "T") else 64
+    if not isinstance(m, Transformer):
+        return 10**6
+    token = 4 * m.width * m.heads * m.qk + (2 * m.mlp_factor * m.width**2 if m.mlp else 0)
+    attention = 2 * T * m.heads * m.qk
+    full = m.layers - 1 if m.read == "last" else m.layers
+    return full * T * (token + attention) + (m.layers - full) * (token + 2 * T * m.heads * m.width)

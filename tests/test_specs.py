@@ -1,0 +1,131 @@
+"""Specifications: what is asked for is what runs, and nonsense is refused by its name."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unstuck.cli import main
+from unstuck.errors import BadInput
+from unstuck.runs.sweep import expand
+from unstuck.spec import load_spec
+from unstuck.spec.load import build_spec
+
+NUMBERS = {  # key: the lowest and highest value allowed
+    "task.T": (2, 65_536),
+    "task.d": (1, 65_536),
+    "task.B": (1, 63),
+    "model.layers": (1, 1024),
+    "model.heads": (1, 1024),
+    "model.width": (1, 65_536),
+    "train.batch": (1, 1_000_000),
+    "train.threads": (1, 1024),
+    "train.max_steps": (1, 10**9),
+    "train.after": (0, 10**9),
+    "optim.lr": (0, 100),
+    "seed": (0, 2**32 - 1),
+}
+WORDS = {
+    "task.position",
+    "model.activation",
+    "model.init",
+    "model.read",
+    "optim.name",
+    "train.device",
+    "task.name",
+    "model.name",
+}
+
+
+def test_overrides_change_what_they_name():
+    spec = load_spec("regression", ["task.T=32", "task.d=8", "optim.lr=3e-4", "model.layer_norm=true", "seed=7"])
+    assert (spec.task.T, spec.task.d, spec.optim.lr, spec.model.layer_norm, spec.seed) == (32, 8, 3e-4, True, 7)
+    assert build_spec(yaml.safe_load(yaml.safe_dump(spec.as_dict()))) == spec  # what is stored is what ran
+
+
+def test_the_run_id_is_what_changes_the_dynamics_and_not_the_budget():
+    base = load_spec("regression")
+    for same in (["train.max_steps=7"], ["train.after=9"], ["train.thresholds=[0.4, 0.1]"], ["train.probe_every=5"]):
+        assert load_spec("regression", same).run_id == base.run_id
+    others = [["seed=1"], ["task.T=32"], ["optim.lr=2e-4"], ["train.batch=16"], ["train.threads=2"], ["model.heads=2"]]
+    assert len({base.run_id, *(load_spec("regression", o).run_id for o in others)}) == 7
+    assert base.run_id == load_spec("regression", ["model.layers=2"]).run_id  # a default said aloud is the same run
+
+
+def test_a_yaml_file_and_a_sweep(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("task: {name: single_location, T: 8, d: 2}\ntrain: {thresholds: 0.2}\n")
+    assert load_spec(str(path)).train.thresholds == (0.2,)
+    specs = expand(str(path), ["task.T=8,16", "seed=0,1,2", "train.thresholds=[0.4,0.1]"])
+    assert [(s.task.T, s.seed) for s in specs] == [(8, 0), (8, 1), (8, 2), (16, 0), (16, 1), (16, 2)]
+    assert specs[0].train.thresholds == (0.4, 0.1)
+
+
+@st.composite
+def nonsense(draw):
+    """An override that cannot be: unknown key or word, wrong type, a number outside, a bad combination."""
+    kind = draw(st.sampled_from(["key", "section", "low", "high", "type", "word", "pair", "form"]))
+    if kind == "key":
+        section = draw(st.sampled_from(["task", "model", "optim", "train"]))
+        return [f"{section}.{draw(st.text('abcxyz', min_size=3, max_size=8))}q={draw(st.integers(0, 9))}"]
+    if kind == "section":
+        return [f"{draw(st.sampled_from(['tsk', 'modle', 'x', 'trainer', 'seed.x', 'task.T.x', '']))}=3"]
+    if kind == "word":
+        return [f"{draw(st.sampled_from(sorted(WORDS)))}={draw(st.text('abc', min_size=1, max_size=5))}z"]
+    if kind == "pair":
+        return draw(st.sampled_from([["task.T=8", "task.B=8"], ["task.feature=false"], ["task.T=4", "task.B=5"]]))
+    if kind == "form":
+        return [draw(st.sampled_from(["task.T", "=3", "task", "task.T 3", "seed=[1", "seed={a: 1"]))]
+    key = draw(st.sampled_from(sorted(NUMBERS)))
+    low, high = NUMBERS[key]
+    if kind == "type":
+        return [f"{key}={draw(st.sampled_from(['abc', '[]', '{}', 'nan', 'null', '[1, 2]', '3.5x', 'true x']))}"]
+    if kind == "low":
+        return [f"{key}={low - draw(st.integers(1, 10**12))}"]
+    return [f"{key}={high + draw(st.integers(1, 10**18))}"]
+
+
+@given(words=nonsense())
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_nonsense_is_refused_with_one_sentence(capsys, words):
+    code = main(["train", "regression", *words, "--dry-run"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, ""), words
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["task.TT=3"], "did you mean 'T'"),
+        (["optim.name=adma"], "'adam' or 'sgd'"),
+        (["modle.heads=2"], "did you mean 'model.heads'"),
+        (["model.name=transfomer"], "did you mean 'transformer'"),
+        (["task.feature=false"], "cannot be solved"),
+        (["task.B=64"], "task.B is 64, but must be below task.T = 64"),
+    ],
+)
+def test_typos_get_the_nearest_name(words, says):
+    with pytest.raises(BadInput) as e:
+        load_spec("regression", words)
+    assert says in str(e.value)
+
+
+def test_unknown_specs_and_files(tmp_path):
+    for source in ("regresion", str(tmp_path / "no.yaml"), str(tmp_path)):
+        with pytest.raises(BadInput, match="SPEC"):
+            load_spec(source)
+    (tmp_path / "bad.yaml").write_text("task: [")
+    with pytest.raises(BadInput, match="readable YAML"):
+        load_spec(str(tmp_path / "bad.yaml"))
+
+
+def test_a_dry_run_prices_and_runs_nothing(capsys, tmp_path):
+    assert main(["sweep", "regression", "task.T=16,32", "--dry-run", "--json", "--out", str(tmp_path / "runs")]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert len(plan["runs"]) == 2
+    assert plan["runs"][1]["hours"] > plan["runs"][0]["hours"] > 0
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,183 @@
+"""The run store: whole files, damage named and passed over, nothing run by reading; sweeps survive being killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from unstuck.cli import main
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Damaged, Store
+from unstuck.runs.sweep import expand, run_sweep
+from unstuck.spec import load_spec
+
+TINY = [
+    "task.T=6",
+    "task.d=2",
+    "model.width=32",
+    "model.heads=2",
+    "model.qk=16",
+    "optim.lr=1e-3",
+    "train.thresholds=[]",
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "runs")
+    for seed in range(4):
+        execute(load_spec("regression", [*TINY, "train.max_steps=6", f"seed={seed}"]), store, keep=True)
+    return store
+
+
+def test_a_damaged_file_is_named_and_the_rest_works(store, capsys):
+    paths = sorted(p for p in store.path.iterdir())
+    (paths[0] / "status.json").write_text('{"state": "fin')
+    (paths[1] / "spec.yaml").write_bytes(b"")
+    (paths[2] / "curve.parquet").write_bytes(b"PAR1 not really")
+    (paths[2] / "checkpoint/state.safetensors").write_bytes(b"\xff" * 40)
+    (store.path / "stranger.txt").write_text("hello")
+    (store.path / "empty").mkdir()
+    with pytest.warns(Damaged) as warned:
+        assert len(store.table()) == 2
+    assert {Path(str(w.message).split(" is ")[0]).parent.name for w in warned} == {paths[0].name, paths[1].name}
+    with pytest.warns(Damaged, match=r"curve\.parquet"):
+        assert store.run(paths[2].name).curve() is None
+    with pytest.warns(Damaged, match="starts anew"):
+        assert store.run(paths[2].name).read_checkpoint() is None
+    assert main(["runs", str(store.path)]) == 0
+    out, err = capsys.readouterr()
+    assert "status.json is damaged" in err
+    assert "finished" in out
+
+
+def test_reading_a_store_runs_nothing_that_it_names(store, tmp_path):
+    victim = next(p for p in store.path.iterdir() if p.is_dir())
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    (victim / "spec.yaml").write_text(
+        f"task: {{name: {trap}}}\nseed: !!python/object/apply:os.system ['touch {tmp_path / 'sprung'}']\n"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Damaged)
+        store.table()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_while_one_process_has_a_run_another_leaves_it_alone(store):
+    spec = load_spec("regression", [*TINY, "train.max_steps=9"])
+    with store.run(spec.run_id).lock() as mine:
+        assert mine
+        script = "import sys; from unstuck.runs.store import Store\nwith Store(sys.argv[1]).run(sys.argv[2]).lock() as mine: print(mine)"
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(store.path), spec.run_id], capture_output=True, text=True
+        )
+    assert done.stdout.strip() == "False"
+    assert execute(spec, store)["steps"] == 9
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatch, capsys):
+    before = len(store.table())
+
+    def full(self, name, write):
+        raise OSError(28, "No space left on device", name)
+
+    monkeypatch.setattr("unstuck.runs.store.RunDirectory._replace", full)
+    assert main(["train", "regression", *TINY, "seed=99", "--out", str(store.path)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert len(store.table()) == before
+
+
+def test_a_failing_run_does_not_stop_a_sweep(tmp_path):
+    specs = expand("regression", [*TINY, "train.max_steps=3", "optim.name=sgd", "optim.lr=1e-3,100", "seed=0,1"])
+    done = run_sweep(specs, Store(tmp_path), workers=2)
+    assert done.as_json()["runs"] == 4
+    again = run_sweep(specs, Store(tmp_path), workers=2)
+    assert all(r["cached"] for r in again.results.values())
+
+
+def test_the_table_has_the_names_laws_are_written_in(store):
+    table = store.table()
+    assert {"T", "d", "B", "p", "layers", "heads", "lr", "seed", "status", "plateau_steps", "steps"} <= set(table)
+    assert table["status"].tolist() == ["finished"] * 4
+
+
+# -- killing
+
+
+SWEEP = [*TINY, "train.max_steps=400", "seed=0,1,2,3,4,5"]
+
+
+def start_sweep(out: Path) -> "subprocess.Popen[bytes]":
+    code = "from unstuck.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    words = ["sweep", "regression", *SWEEP, "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
+    return subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def kill_at_random(out: Path, times: int, seed: int) -> int:
+    """Start the sweep and SIGKILL its whole process group, again and again; returns how many finished runs were there."""
+    rng = random.Random(seed)
+    finished: dict[str, bytes] = {}
+    for _ in range(times):
+        process = start_sweep(out)
+        begun = time.monotonic()
+        while not list(out.glob("*/checkpoint/state.safetensors")) and time.monotonic() - begun < 60:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.0, 1.5))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for run in Store(out):  # what was finished before is finished still, to the byte
+            name = run.path.name
+            if name in finished:
+                assert (run.path / "status.json").read_bytes() == finished[name]
+            elif (run.status() or {}).get("state") == "finished":
+                finished[name] = (run.path / "status.json").read_bytes()
+    return len(finished)
+
+
+def check_kills(tmp_path: Path, times: int) -> None:
+    specs = expand("regression", SWEEP)
+    calm = Store(tmp_path / "calm")
+    run_sweep(specs, calm, workers=2)
+    kill_at_random(tmp_path / "killed", times, seed=times)
+    assert start_sweep(tmp_path / "killed").wait(timeout=300) == 0
+    killed = Store(tmp_path / "killed")
+    resumed = 0
+    for spec in specs:
+        a, b = calm.run(spec.run_id), killed.run(spec.run_id)
+        assert a.curve().equals(b.curve())
+        x, y = a.read_checkpoint().tensors, b.read_checkpoint().tensors
+        assert x.keys() == y.keys()
+        assert all(torch.equal(x[k], y[k]) for k in x)
+        status = json.loads((b.path / "status.json").read_text())
+        assert status["state"] == "finished"
+        resumed += status["result"]["resumed_from"] > 0
+    assert resumed > 0
+
+
+def test_three_kills_cost_nothing_but_time(tmp_path):
+    check_kills(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_twenty_kills_cost_nothing_but_time(tmp_path):
+    check_kills(tmp_path, 20)
+
+
+def test_an_interrupt_stops_a_sweep_cleanly(tmp_path):
+    process = start_sweep(tmp_path)
+    while not list(tmp_path.glob("*/checkpoint/state.safetensors")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 1
+    states = {(run.status() or {}).get("state") for run in Store(tmp_path)}
+    assert states <= {"stopped", "finished"}

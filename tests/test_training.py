@@ -1,0 +1,162 @@
+"""Training for real: emergence, the plateau's definition, divergence, budgets, and the same bits after a stop."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import unstuck
+from unstuck.models.transformer import Transformer
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Store
+from unstuck.spec import load_spec
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.training.emergence import EmergenceWatch
+from unstuck.training.loop import Run
+
+TINY = [
+    "task.T=6",
+    "task.d=2",
+    "model.width=32",
+    "model.heads=2",
+    "model.qk=16",
+    "optim.lr=1e-3",
+    "train.probe_every=5",
+]
+
+
+def tiny(*words):
+    return load_spec("regression", [*TINY, *words])
+
+
+def same_tensors(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_the_papers_transformer_emerges():
+    """d = 8, T = 16: between step 100 and 260 (facts: 160), with attention rising before the loss falls."""
+    run = Run(load_spec("regression", ["task.d=8", "task.T=16"]))
+    result = run.advance()
+    assert result.status == "emerged"
+    assert 100 <= result.plateau_steps <= 260
+    assert result.curve["test_loss"].iloc[-1] <= 0.1
+    heads = [c for c in result.curve if c.startswith("attn_")]
+    best = result.curve[heads].max(axis=1).to_numpy()
+    flat = result.curve["test_loss"].to_numpy() > 0.4
+    gains = best[1:][flat[1:]] / best[0]
+    assert gains[-1] > 1.3  # while the loss is still flat
+    assert best[-1] > 0.5
+    assert {"train_loss", "clean_loss", "like_loss", "grad_norm", "entropy_1_3"} <= set(result.curve)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "low", "high"), [(["task.d=16", "task.T=32"], 350, 700)])
+def test_larger_runs_emerge_where_the_facts_say(words, low, high):
+    assert low <= Run(load_spec("regression", words)).advance().plateau_steps <= high
+
+
+@pytest.mark.slow
+def test_repetition_in_context_is_faster():
+    plateaus = [
+        Run(load_spec("regression", ["task.d=16", "task.T=32", f"task.B={B}"])).advance().plateau_steps for B in (1, 4)
+    ]
+    assert plateaus[1] < 0.75 * plateaus[0]
+
+
+@pytest.mark.slow
+def test_adam_beats_sgd_by_ten():
+    small = ["task.d=16", "task.T=32", "model.layers=1", "model.heads=1"]
+    adam = Run(load_spec("regression", small)).advance().plateau_steps
+    sgd = Run(load_spec("regression", [*small, "optim.name=sgd", "optim.lr=5e-3"])).advance().plateau_steps
+    assert sgd > 10 * adam
+
+
+def drop(step, *, at, width, floor=0.01):
+    """A loss like those we train on: flat at 0.55, then down."""
+    return floor + (0.55 - floor) / (1 + math.exp((step - at) / width))
+
+
+@pytest.mark.parametrize(("at", "width"), [(160, 8), (500, 25), (3000, 120), (20_000, 700)])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width, noise):
+    rng = np.random.default_rng(0)
+    watch = EmergenceWatch((0.1,))
+    full, step, next_row = 0, 0, 20
+    while watch.next_threshold is not None:
+        step += 1
+        watch.trained(drop(step, at=at, width=width) * math.exp(noise * rng.normal()))
+        wants = watch.wants_full(step)
+        if wants or step >= next_row:
+            watch.evaluated(step, drop(step, at=at, width=width), full=wants)
+            full += wants
+            next_row = step + max(20, int(0.04 * step))
+    truth = at + width * math.log((0.55 - 0.1) / (0.1 - 0.01))
+    assert watch.crossings["0.1"] == pytest.approx(truth, rel=0.02)
+    assert full <= 6
+
+
+def test_several_thresholds_cross_in_order_and_none_is_forgotten():
+    watch = EmergenceWatch((0.1, 0.4, 0.2))
+    for step in range(1, 400):
+        watch.trained(drop(step, at=200, width=10))
+        watch.evaluated(step, drop(step, at=200, width=10), full=watch.wants_full(step))
+    assert list(watch.crossings) == ["0.4", "0.2", "0.1"]
+    assert sorted(watch.crossings.values()) == list(watch.crossings.values())
+    assert watch.last_crossing == watch.crossings["0.1"]
+
+
+def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
+    spec = tiny("train.max_steps=60", "train.thresholds=[]")
+    whole = Run(spec)
+    expected = whole.advance()
+    for stop_at in (0, 1, 7, 33, 59):
+        store = Store(tmp_path / str(stop_at))
+        calls = iter(range(10**6))
+        first = execute(spec, store, stop=lambda calls=calls, at=stop_at: next(calls) >= at, keep=True)
+        assert first["status"] == "stopped"
+        again = execute(spec, store, keep=True)
+        assert (again["status"], again["resumed_from"]) == ("finished", stop_at)
+        directory = store.run(spec.run_id)
+        assert directory.curve().equals(expected.curve)
+        assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
+
+
+def test_a_larger_budget_continues_a_censored_run_and_the_same_is_cached(tmp_path):
+    store = Store(tmp_path)
+    short = execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store)
+    assert (short["status"], short["steps"], short["plateau_steps"]) == ("censored", 20, None)
+    assert execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store)["cached"]
+    longer = execute(tiny("train.max_steps=50", "train.thresholds=1e-9"), store)
+    assert (longer["cached"], longer["resumed_from"], longer["steps"]) == (False, 20, 50)
+    straight = Run(tiny("train.max_steps=50", "train.thresholds=1e-9")).advance()
+    # the shorter run looked once more at its own end; all rows they share are equal
+    both = store.run(short["run_id"]).curve().merge(straight.curve, how="inner")
+    assert len(both) >= len(straight.curve) - 1
+
+
+def test_a_diverging_run_is_named_with_its_step(tmp_path):
+    result = execute(tiny("optim.name=sgd", "optim.lr=100", "train.max_steps=200"), Store(tmp_path))
+    assert result["status"] == "diverged"
+    assert 0 < result["steps"] < 200
+
+
+def test_after_keeps_training_after_the_crossing():
+    easy = ["task.T=2", "task.d=1", "train.thresholds=0.2", "train.max_steps=3000"]
+    plain, longer = Run(tiny(*easy)).advance(), Run(tiny(*easy, "train.after=40")).advance()
+    assert plain.status == longer.status == "emerged"
+    assert plain.plateau_steps == longer.plateau_steps
+    assert longer.steps >= plain.plateau_steps + 40
+
+
+def test_without_learning_nothing_emerges():
+    result = Run(tiny("optim.lr=0", "train.max_steps=30")).advance()
+    assert result.status == "censored"
+    assert result.curve["test_loss"].nunique() <= 2  # the probe set and the full one
+
+
+def test_train_from_python_with_a_class_of_ones_own():
+    result = unstuck.train(SingleLocation(T=4, d=1), Transformer(width=16, heads=1, qk=8), train={"max_steps": 12})
+    assert isinstance(result.curve, pd.DataFrame)
+    assert result.steps == 12

@@ -76,7 +76,10 @@ def test_while_one_process_has_a_run_another_leaves_it_alone(store):
     spec = load_spec("regression", [*TINY, "train.max_steps=9"])
     with store.run(spec.run_id).lock() as mine:
         assert mine
-        script = "import sys; from unstuck.runs.store import Store\nwith Store(sys.argv[1]).run(sys.argv[2]).lock() as mine: print(mine)"
+        script = (
+            "import sys; from unstuck.runs.store import Store\n"
+            "with Store(sys.argv[1]).run(sys.argv[2]).lock() as mine: print(mine)"
+        )
         done = subprocess.run(
             [sys.executable, "-c", script, str(store.path), spec.run_id], capture_output=True, text=True
         )
@@ -124,7 +127,7 @@ def start_sweep(out: Path) -> "subprocess.Popen[bytes]":
 
 
 def kill_at_random(out: Path, times: int, seed: int) -> int:
-    """Start the sweep and SIGKILL its whole process group, again and again; returns how many finished runs were there."""
+    """Start the sweep and SIGKILL its process group, again and again; returns how many runs were finished then."""
     rng = random.Random(seed)
     finished: dict[str, bytes] = {}
     for _ in range(times):

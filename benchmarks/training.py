@@ -1,8 +1,8 @@
 """Training speed, in one run: our step against a plain PyTorch loop, against this machine's own GEMM rate, and a sweep.
 
-The baseline is the loop a competent user writes: torch.nn modules, all positions of all blocks, the last one read, Adam as it
-comes, the same batch and sizes. (a) and (b) use one thread; (c) compares a sweep with two one-thread workers to the plain
-loop run in sequence with two threads, both stopping at emergence. `--quick` leaves out (c).
+The baseline is the loop a competent user writes: torch.nn modules, all positions of all blocks, the last one read, Adam
+as it comes, the same batch and sizes. (a) and (b) use one thread; (c) compares a sweep with two one-thread workers to
+the plain loop run in sequence with two threads, both stopping at emergence. `--quick` leaves out (c).
 """
 
 import sys
@@ -89,7 +89,7 @@ def gemm_rate() -> float:
 
 
 def needed_operations(T: int, layers: int, batch: int = 32, width: int = 256) -> float:
-    """Floating-point operations of one step that the result depends on: all blocks but the last, forward and backward."""
+    """Floating-point operations of a step that its result depends on: all blocks but the last, both passes."""
     token = 2 * 12 * width**2
     attention = 2 * 2 * T * width
     return 3.0 * batch * (layers - 1) * T * (token + attention)

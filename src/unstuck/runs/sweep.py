@@ -80,7 +80,13 @@ def _start_worker(stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
 
 
-def _work(spec: RunSpec, path: Path, checkpoint_seconds: float) -> dict[str, Any]:
+def _portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
+    """What a worker gets: a task from a user's file goes by that file's name, since the worker has not loaded it."""
+    return spec.as_dict() if spec.task_name.endswith(".py") else spec
+
+
+def _work(given: RunSpec | dict[str, Any], path: Path, checkpoint_seconds: float) -> dict[str, Any]:
+    spec = build_spec(given) if isinstance(given, dict) else given
     return execute(spec, Store(path), stop=_stop.is_set, checkpoint_seconds=checkpoint_seconds)
 
 
@@ -120,7 +126,7 @@ def run_sweep(
             while waiting or running:
                 while waiting and len(running) < workers and not stop.is_set():
                     run_id, spec = waiting.pop(0)
-                    running[pool.submit(_work, spec, store.path, checkpoint_seconds)] = run_id
+                    running[pool.submit(_work, _portable(spec), store.path, checkpoint_seconds)] = run_id
                 if not running:
                     break
                 finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)

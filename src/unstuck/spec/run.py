@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -69,7 +70,7 @@ class RunSpec:
     def run_id(self) -> str:
         """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
         what: dict[str, Any] = {
-            "task": [self.task_name, _told(self.task), code_version(type(self.task))],
+            "task": [Path(self.task_name).name, _told(self.task), code_version(type(self.task))],
             "model": [self.model_name, _told(self.model)],
             "optim": _told(self.optim),
             "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},

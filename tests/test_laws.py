@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from unstuck.errors import BadInput
 from unstuck.laws import fit_power_law, parse, read_table
+from unstuck.laws.tables import at_threshold, where
 
 
 def runs(seed=0, noise=0.0, C=2.0, x=0.5, y=1.1):
@@ -186,3 +187,18 @@ def test_unreadable_sources_say_why(tmp_path, name):
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(BadInput, match="source"):
         read_table(tmp_path / name)
+
+
+def test_rows_can_be_chosen_and_other_thresholds_fitted():
+    table = runs(noise=0.1).assign(status="emerged", layer_norm=False)
+    assert set(where(table, ["d<=64", "T!=64", "layer_norm=false"])["d"]) == {16, 64}
+    assert len(where(table, ["task.B=4"])) == len(table) / 2
+    crossed = table.assign(**{"crossing_0.4": table["plateau_steps"] / 2})
+    crossed.loc[:2, "crossing_0.4"] = np.nan
+    law = fit_power_law(at_threshold(crossed, 0.4), "d + T/B")
+    assert (law.n, law.censored) == (len(table) - 3, 3)
+    for condition in ("d", "d~3", "size=3", "d=wide"):
+        with pytest.raises(BadInput, match="where"):
+            where(table, [condition])
+    with pytest.raises(BadInput, match="threshold"):
+        at_threshold(table, 0.3)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import unstuck
+from unstuck.cli import main
 from unstuck.models.transformer import Transformer
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
@@ -160,3 +161,15 @@ def test_train_from_python_with_a_class_of_ones_own():
     result = unstuck.train(SingleLocation(T=4, d=1), Transformer(width=16, heads=1, qk=8), train={"max_steps": 12})
     assert isinstance(result.curve, pd.DataFrame)
     assert result.steps == 12
+
+
+def test_tensorboard_gets_every_row(tmp_path, capsys):
+    words = ["train", "regression", *TINY, "train.max_steps=12", "--out", str(tmp_path / "runs")]
+    assert main([*words, "--tensorboard", str(tmp_path / "board"), "--json"]) == 0
+    capsys.readouterr()
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(next((tmp_path / "board").iterdir())))
+    board.Reload()
+    assert [e.step for e in board.Scalars("test_loss")] == [0, 5, 10, 12]
+    assert "attn_1_1" in board.Tags()["scalars"]

@@ -156,6 +156,16 @@ def fit(
     level: Annotated[
         float, typer.Option("--level", parser=_real, metavar="NUMBER", help="Coverage of the intervals.")
     ] = 0.95,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="CONDITION", help="Keep rows such as T=64 or 'd<=32'; may be repeated."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", metavar="NUMBER", help="Fit the crossing of this threshold, if the runs recorded it."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a power law to the plateaus of finished runs, by least squares on logarithms.
@@ -168,11 +178,18 @@ def fit(
       unstuck fit results/fig1c.csv "T + d"
 
       unstuck fit results/fig2-right.csv "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
+
+      unstuck fit runs "d + T/B" --where layer_norm=false --where "T<=64"
     """
     from .laws import fit_power_law, read_table
+    from .laws.tables import at_threshold
+    from .laws.tables import where as where_rows
 
-    with _options({"level"}):
-        law = fit_power_law(read_table(source), formula, level=level)
+    with _options({"level", "where", "threshold"}), _warnings_as_sentences():
+        table = where_rows(read_table(source), where or [])
+        if threshold is not None:
+            table = at_threshold(table, threshold)
+        law = fit_power_law(table, formula, level=level)
     if law.censored:
         _say(
             f"warning: {law.censored} of {law.n + law.censored} runs did not emerge and are left out, "
@@ -208,6 +225,12 @@ def train(
         bool, typer.Option("--dry-run", help="Say how many steps and hours it would take, and stop.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the last checkpoint of a run that emerged.")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", metavar="DIR", help="Also write the curve for TensorBoard.")
+    ] = None,
+    wandb: Annotated[
+        str | None, typer.Option("--wandb", metavar="PROJECT", help="Also log the curve to Weights & Biases.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train one run: until it emerges, or until train.max_steps. Asked for again, it prints its stored result.
@@ -228,8 +251,18 @@ def train(
     from .runs.execute import execute
     from .runs.store import Store
 
-    with _warnings_as_sentences(), live(run) as on_row:
-        result = execute(run, Store(out), on_row=on_row, keep=keep)
+    trackers = _trackers(run, tensorboard, wandb)
+    try:
+        with _warnings_as_sentences(), live(run) as show:
+
+            def on_row(run: Any) -> None:
+                for observer in (show, *trackers):
+                    observer(run)
+
+            result = execute(run, Store(out), on_row=on_row, keep=keep)
+    finally:
+        for tracker in trackers:
+            tracker.close()
     if result["status"] == "busy":
         _say(f"unstuck: another process is at this run ({result['run_id']}).")
         raise typer.Exit(1)
@@ -237,6 +270,13 @@ def train(
         print(json.dumps(result))
         return
     explain_run(run, result, out)
+
+
+def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:
+    from .observe.trackers import TensorBoardTracker, WandbTracker
+
+    trackers: list[Any] = [TensorBoardTracker(tensorboard, run)] if tensorboard else []
+    return [*trackers, WandbTracker(wandb, run)] if wandb else trackers
 
 
 @app.command()

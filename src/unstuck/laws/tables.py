@@ -1,11 +1,14 @@
 """Read a table of runs from a run store, CSV or Parquet."""
 
+import operator
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, nearest
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
@@ -34,3 +37,43 @@ def _store(path: Path) -> pd.DataFrame:
     if table.empty:
         raise BadInput("source", str(path), "a store with finished runs; `unstuck sweep ... --out DIR` makes one")
     return table
+
+
+_COMPARE: dict[str, Any] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
+    """The rows that meet all conditions, such as "T=64" or "d<=32"; `task.T` also finds a column `T`."""
+    for condition in conditions:
+        match = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.+?)\s*", condition)
+        if match is None:
+            raise BadInput("where", condition, "of the form COLUMN=VALUE, or with != < <= > >=, such as d<=32")
+        name, sign, text = match.groups()
+        column = name if name in table else name.rpartition(".")[2]
+        if column not in table:
+            raise BadInput("where", name, f"a column of the table: {', '.join(table)}" + nearest(name, table))
+        values = table[column]
+        numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        try:
+            wanted: Any = float(text) if numeric else text.lower()
+        except ValueError as e:
+            raise BadInput("where", condition, f"a comparison of {column} with a number") from e
+        table = table[_COMPARE[sign](values if numeric else values.astype(str).str.lower(), wanted)]
+    return table
+
+
+def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
+    """The table with the crossing of another threshold as its plateau; runs without that crossing are censored."""
+    column = f"crossing_{threshold:g}"
+    if column not in table:
+        known = [c.removeprefix("crossing_") for c in table if c.startswith("crossing_")]
+        raise BadInput("threshold", threshold, f"one that the runs recorded: {', '.join(known) or 'none'}")
+    status = table["status"].where(~table["status"].isin(["emerged", "censored"]), "censored")
+    return table.assign(plateau_steps=table[column], status=status.mask(table[column].notna(), "emerged"))

@@ -126,7 +126,7 @@ def _settings(figure: Any) -> dict[str, Any]:
         if isinstance(value, (list, tuple)):
             return all(map(plain, value))
         if isinstance(value, dict):
-            return all(map(plain, value.values()))
+            return all(isinstance(k, (str, int)) and plain(v) for k, v in value.items())
         return isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value))
 
     return {

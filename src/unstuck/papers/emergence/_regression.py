@@ -20,7 +20,7 @@ def left_runs(profile: Profile) -> list[TieredRun]:
     """Figure 3 left: plateau against d for several T, no repetition."""
     seeds = SEEDS[profile]
     if profile == "quick":
-        return grid("regression", 1, seeds, task__T=[16, 32], task__d=[4, 8])
+        return grid("regression", 1, seeds, task__T=[16, 32], task__d=[8, 12])
     if profile == "paper":
         return grid("regression", 1, seeds, task__T=PAPER_T, task__d=[8, *PAPER_D])
     runs = grid("regression", 1, seeds, task__T=[16, 32, 64], task__d=[8, 16, 32, 64])
@@ -36,7 +36,7 @@ def middle_runs(profile: Profile) -> list[TieredRun]:
     """Figure 3 middle: plateau against d for several B."""
     seeds = SEEDS[profile]
     if profile == "quick":
-        return grid("regression", 1, seeds, {"task.T": 32}, task__B=[1, 4], task__d=[4, 8])
+        return grid("regression", 1, seeds, {"task.T": 32}, task__B=[1, 4], task__d=[8, 12])
     if profile == "paper":
         return grid("regression", 1, seeds, {"task.T": 256}, task__B=[1, 2, 4, 8, 16], task__d=[8, *PAPER_D])
     return grid("regression", 1, seeds, {"task.T": 64}, task__B=[1, 2, 4, 8], task__d=[8, 16, 32, 64])

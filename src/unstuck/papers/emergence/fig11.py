@@ -18,7 +18,7 @@ from unstuck.theory.crossing import log_crossing
 
 def runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
-        return grid("regression", 1, [0], {"train.after": 60}, task__T=[16], task__d=[4, 8])
+        return grid("regression", 1, [0], {"train.after": 60}, task__T=[16], task__d=[8, 16])
     if profile == "paper":
         return grid("regression", 1, [0], {"train.after": 5000}, task__T=[128], task__d=[16, 32, 64, 128])
     return long_runs()
@@ -50,12 +50,18 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    drops = []
-    for _, curve in table.groupby("d"):
+    drops, lasted = [], []
+    for d, curve in table.groupby("d"):
         start, end = (log_crossing(curve["step"][1:], curve["test_loss"][1:], x) for x in (0.4, 0.1))
         if start is not None and end is not None:
             drops.append((end - start) / end)
+            lasted.append((d, end, 0.76 * d**1.29 * curve["T"].iloc[0] ** 0.80))
     if not drops:
         return [Claim("sharp transition", "no run has crossed yet", "sharp", None)]
     text = f"from loss 0.4 to 0.1 in {np.min(drops):.0%} to {np.max(drops):.0%} of the plateau"
-    return [Claim("sharp transition", text, "sharp phase transition", bool(max(drops) < 0.35), "sharp: below 35%")]
+    ours = ", ".join(f"d = {d}: {steps:.0f}" for d, steps, _ in lasted)
+    law = ", ".join(f"{steps:.0f}" for _, _, steps in lasted)
+    return [
+        Claim("sharp transition", text, "sharp phase transition", bool(max(drops) < 0.35), "sharp: below 35%"),
+        Claim("plateau, beside the paper's law 0.76 d^1.29 T^0.80", ours, law, None, "one seed"),
+    ]

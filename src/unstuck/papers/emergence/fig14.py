@@ -25,7 +25,7 @@ VARIANTS = {  # (feature, position): title, paper's constant and exponents
 
 def runs(profile: Profile) -> list[TieredRun]:
     T, d, seeds = {
-        "quick": ([16, 32], [4, 8], [0]),
+        "quick": ([16, 32], [8, 16], [0]),
         "cpu": ([16, 32, 64], [8, 16, 32], [0, 1]),
         "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [0, 1, 2, 3, 4]),
     }[profile]

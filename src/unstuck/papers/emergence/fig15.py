@@ -23,7 +23,7 @@ OPTIMISERS = {  # name: learning rate, paper's constant and exponents
 
 def runs(profile: Profile) -> list[TieredRun]:
     T, d, seeds = {
-        "quick": ([8, 16], [4, 8], [0]),
+        "quick": ([8, 16], [8, 12], [0]),
         "cpu": ([16, 32], [8, 16, 32], [0, 1]),
         "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [0, 1, 2, 3, 4]),
     }[profile]

@@ -17,7 +17,7 @@ RATES, BATCHES = [3e-5, 1e-4, 3e-4, 1e-3], [8, 32, 128]
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    fixed = {"task.T": 16, "task.d": 4} if profile == "quick" else {"task.T": 32, "task.d": 16}
+    fixed = {"task.T": 16, "task.d": 8} if profile == "quick" else {"task.T": 32, "task.d": 16}
     rates = [1e-4, 3e-4] if profile == "quick" else RATES
     batches = [8, 32] if profile == "quick" else BATCHES
     seeds = {"quick": [0], "cpu": [0, 1], "paper": [0, 1, 2, 3, 4]}[profile]

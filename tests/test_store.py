@@ -1,6 +1,7 @@
 """The run store: whole files, damage named and passed over, nothing run by reading; sweeps survive being killed."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import torch
 from unstuck.cli import main
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Damaged, Store
-from unstuck.runs.sweep import expand, run_sweep
+from unstuck.runs.sweep import expand, run_sweep, stored_results
 from unstuck.spec import load_spec
 
 TINY = [
@@ -112,6 +113,20 @@ def test_the_table_has_the_names_laws_are_written_in(store):
     table = store.table()
     assert {"T", "d", "B", "p", "layers", "heads", "lr", "seed", "status", "plateau_steps", "steps"} <= set(table)
     assert table["status"].tolist() == ["finished"] * 4
+
+
+def test_in_a_race_a_run_is_stopped_once_it_has_passed_the_best_plateau(tmp_path):
+    easy = [*TINY[:-1], "task.T=2", "task.d=1", "train.thresholds=0.2", "train.max_steps=2000", "seed=0"]
+    race = expand("regression", [*easy, "optim.lr=3e-3,1e-3,1e-6"])
+    store = Store(tmp_path)
+    assert stored_results(race, store) is None
+    done = run_sweep([race], store, workers=1)
+    first, second, third = (done.results[spec.run_id] for spec in race)
+    assert first["status"] == "emerged"
+    best = min(r["plateau_steps"] for r in (first, second) if r["plateau_steps"])
+    assert (third["status"], third["steps"]) == ("censored", math.ceil(best))
+    assert len(stored_results(race, store)) == 3
+    assert all(r["cached"] for r in run_sweep([race], store, workers=1).results.values())
 
 
 # -- killing

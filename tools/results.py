@@ -10,12 +10,12 @@ from pathlib import Path
 
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import load
-from unstuck.papers.lab import TieredRun
+from unstuck.papers.lab import TieredRun, units
 from unstuck.papers.reproduce import is_trained, reproduce
 from unstuck.runs.cost import predicted_cost
-from unstuck.runs.execute import enough
 from unstuck.runs.store import Store
-from unstuck.runs.sweep import run_sweep
+from unstuck.runs.sweep import run_sweep, stored_results
+from unstuck.spec.run import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -26,8 +26,13 @@ def trained_figures() -> dict[str, list[TieredRun]]:
     return {name: list(f.runs("cpu")) for name, f in figures.items() if is_trained(f)}  # type: ignore[attr-defined]
 
 
-def is_done(run: TieredRun, store: Store) -> bool:
-    return enough(store.run(run.spec.run_id).status(), run.spec) is not None
+def left(runs: list[TieredRun], store: Store) -> list[list[RunSpec]]:
+    """The races and single runs that are not over."""
+    return [unit for unit in units(runs) if stored_results(unit, store) is None]
+
+
+def hours(todo: list[list[RunSpec]]) -> float:
+    return sum(predicted_cost(spec).seconds for unit in todo for spec in unit) / 3600
 
 
 def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
@@ -38,11 +43,11 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     for tier in sorted({r.tier for runs in figures.values() for r in runs}):
         for name, runs in figures.items():
             mine = [r for r in runs if r.tier == tier]
-            left = [r for r in mine if not is_done(r, store)]
-            left_in_all += len(left)
-            hours = sum(predicted_cost(r.spec).seconds for r in left) / 3600
+            todo = left(mine, store)
+            count = sum(map(len, todo))
+            left_in_all += count
             if mine:
-                lines.append(f"| {tier} | {name} | {len(left)} | {len(mine)} | {hours:.1f} |")
+                lines.append(f"| {tier} | {name} | {count} | {len(mine)} | {hours(todo):.1f} |")
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all
 
@@ -53,19 +58,22 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
-    runs = sorted((r for f in figures.values() for r in f), key=lambda r: (r.tier, predicted_cost(r.spec).seconds))
+    tiers: dict[int, list[list[RunSpec]]] = {}
+    for runs in figures.values():
+        for tier in {r.tier for r in runs}:
+            tiers.setdefault(tier, []).extend(left([r for r in runs if r.tier == tier], store))
+    todo = [unit for tier in sorted(tiers) for unit in sorted(tiers[tier], key=lambda unit: hours([unit]))]
 
     def show(done: float, of: float, text: str) -> None:
         print(f"\r{text}, {done / of:.0%} of the predicted work", end="", file=sys.stderr)
 
     if arguments.minutes > 0:
-        specs = [r.spec for r in runs]
-        done = run_sweep(specs, store, workers=arguments.workers, seconds=60 * arguments.minutes, progress=show)
+        done = run_sweep(todo, store, workers=arguments.workers, seconds=60 * arguments.minutes, progress=show)
         print("\n", done.as_json())
     for name, wanted in figures.items():
-        there = sum(is_done(r, store) for r in wanted)
-        print(f"{name}: {there} of {len(wanted)} runs")
-        if there == len(wanted):  # a law of half a grid would mislead
+        missing = sum(map(len, left(wanted, store)))
+        print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
+        if not missing:  # a law of half a grid would mislead
             reproduce(name, "cpu", RESULTS, store=RESULTS / "store", run=False)
     print(write_todo(figures, store), "runs left; see results/TODO.md")
     sys.argv = sys.argv[:1]

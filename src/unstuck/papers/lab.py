@@ -14,6 +14,7 @@ import pandas as pd
 from unstuck.runs.cost import predicted_cost
 from unstuck.runs.execute import enough
 from unstuck.runs.store import Store
+from unstuck.runs.sweep import stored_results
 from unstuck.spec.load import build_spec, merge, read_source
 from unstuck.spec.run import RunSpec
 
@@ -23,6 +24,15 @@ from .figure import Job
 class TieredRun(NamedTuple):
     tier: int
     spec: RunSpec
+    race: str = ""  # runs of one race are done in order, each no longer than the best plateau before it
+
+
+def units(runs: Sequence[TieredRun]) -> list[list[RunSpec]]:
+    """The runs as a sweep takes them: races together, the others alone."""
+    out: dict[str, list[RunSpec]] = {}
+    for i, run in enumerate(runs):
+        out.setdefault(run.race or f"#{i}", []).append(run.spec)
+    return list(out.values())
 
 
 def grid(
@@ -52,23 +62,21 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     """A row for each run that is done in `store`: the keys laws are fitted on, status, plateau_steps, steps."""
     rows = []
     where = Store(store)
-    for _, spec in runs:
-        result = enough(where.run(spec.run_id).status(), spec)
-        if result is None:
-            continue
-        t, m, o = spec.task, spec.model, spec.optim
-        rows.append(
-            {
-                "run_id": spec.run_id,
-                **{"T": t.T, "d": t.d, "B": t.B, "p": t.p, "position": t.position, "feature": t.feature},
-                **{"layers": m.layers, "heads": m.heads, "layer_norm": m.layer_norm},
-                **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
-                "status": result["status"],
-                "plateau_steps": result["plateau_steps"],
-                "steps": result["steps"],
-                "seconds": round(result["seconds"], 1),
-            }
-        )
+    for unit in units(runs):
+        for spec, result in zip(unit, stored_results(unit, where) or [], strict=False):
+            t, m, o = spec.task, spec.model, spec.optim
+            rows.append(
+                {
+                    "run_id": spec.run_id,
+                    **{"T": t.T, "d": t.d, "B": t.B, "p": t.p, "position": t.position, "feature": t.feature},
+                    **{"layers": m.layers, "heads": m.heads, "layer_norm": m.layer_norm},
+                    **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
+                    "status": result["status"],
+                    "plateau_steps": result["plateau_steps"],
+                    "steps": result["steps"],
+                    "seconds": round(result["seconds"], 1),
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -76,7 +84,7 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     """The curves of all finished runs, one under the other, with the run's sizes."""
     parts = []
     where = Store(store)
-    for _, spec in runs:
+    for spec in (run.spec for run in runs):
         directory = where.run(spec.run_id)
         curve = directory.curve() if enough(directory.status(), spec) is not None else None
         if curve is not None:

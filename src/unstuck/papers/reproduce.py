@@ -83,14 +83,14 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.papers.lab import finished
+    from unstuck.papers.lab import finished, units
     from unstuck.runs.store import Store
     from unstuck.runs.sweep import run_sweep
 
     runs = figure.runs(profile)
     if workers:
         run_sweep(
-            [r.spec for r in runs],
+            units(runs),
             Store(store),
             workers=workers,
             progress=lambda done, of, text: progress(int(done), int(of) + 1),

@@ -4,7 +4,9 @@ What is finished is not run again; what was stopped goes on. Two sweeps may shar
 who does it.
 """
 
+import dataclasses
 import itertools
+import math
 import multiprocessing
 import signal
 import time
@@ -24,6 +26,7 @@ from .execute import CHECKPOINT_SECONDS, enough, execute
 from .store import Store
 
 MAX_RUNS = 100_000
+Unit = Sequence[RunSpec]  # runs that race each other; most often just one
 
 
 def expand(source: str, words: Iterable[str]) -> list[RunSpec]:
@@ -80,18 +83,48 @@ def _start_worker(stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
 
 
+def limited(spec: RunSpec, best: float) -> RunSpec:
+    """A racer's specification: it need not train longer than the best plateau so far."""
+    if math.isinf(best):
+        return spec
+    steps = min(spec.train.max_steps, math.ceil(best))
+    return dataclasses.replace(spec, train=dataclasses.replace(spec.train, max_steps=steps))
+
+
+def stored_results(unit: Unit, store: Store) -> list[dict[str, Any]] | None:
+    """The results of a race's runs, in order, if it is over; None if something is still to do."""
+    results: list[dict[str, Any]] = []
+    best = math.inf
+    for spec in unit:
+        result = enough(store.run(spec.run_id).status(), limited(spec, best))
+        if result is None:
+            return None
+        results.append({"run_id": spec.run_id, **result, "cached": True})
+        best = min(best, result["plateau_steps"] or math.inf)
+    return results
+
+
 def _portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
     """What a worker gets: a task from a user's file goes by that file's name, since the worker has not loaded it."""
     return spec.as_dict() if spec.task_name.endswith(".py") else spec
 
 
-def _work(given: RunSpec | dict[str, Any], path: Path, checkpoint_seconds: float) -> dict[str, Any]:
-    spec = build_spec(given) if isinstance(given, dict) else given
-    return execute(spec, Store(path), stop=_stop.is_set, checkpoint_seconds=checkpoint_seconds)
+def _work(unit: list[RunSpec | dict[str, Any]], path: Path, checkpoint_seconds: float) -> list[dict[str, Any]]:
+    """One unit in a worker: its runs one after the other, each stopped once it has passed the best plateau so far."""
+    results: list[dict[str, Any]] = []
+    best = math.inf
+    for given in unit:
+        spec = limited(build_spec(given) if isinstance(given, dict) else given, best)
+        result = execute(spec, Store(path), stop=_stop.is_set, checkpoint_seconds=checkpoint_seconds)
+        results.append(result)
+        if result["status"] in ("busy", "stopped"):
+            break
+        best = min(best, result["plateau_steps"] or math.inf)
+    return results
 
 
 def run_sweep(
-    specs: Sequence[RunSpec],
+    specs: Sequence[RunSpec | Unit],
     store: Store,
     *,
     workers: int = 2,
@@ -99,74 +132,81 @@ def run_sweep(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[float, float, str], None] = lambda done, of, text: None,
 ) -> Sweep:
-    """Carry out what is missing of `specs`; stops cleanly after `seconds`, or at an interrupt, and can be taken
-    up again. `progress` hears of work in predicted seconds.
+    """Carry out what is missing of `specs`; stops cleanly after `seconds`, or at an interrupt, and can be taken up
+    again. `progress` hears of work in predicted seconds.
+
+    An entry that is a list is a race: its runs follow one another in one worker, and each is stopped once it has
+    trained longer than the best plateau before it.
     """
     out = Sweep()
-    todo: dict[str, RunSpec] = {}
-    for spec in specs:
-        stored = enough(store.run(spec.run_id).status(), spec)
-        if stored is not None:
-            out.results[spec.run_id] = {"run_id": spec.run_id, **stored, "cached": True}
-        else:
-            todo[spec.run_id] = todo[spec.run_id].with_budget_of(spec) if spec.run_id in todo else spec
+    todo = _missing(specs, store, out)
     if not todo:
         return out
 
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     deadline = time.monotonic() + seconds
-    cost = {run_id: predicted_cost(spec) for run_id, spec in todo.items()}
-    total = sum(c.seconds for c in cost.values())
+    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(stop,)) as pool:
-        waiting = list(todo.items())
-        running: dict[Future[dict[str, Any]], str] = {}
+        waiting = list(range(len(todo)))
+        running: dict[Future[list[dict[str, Any]]], int] = {}
         done = 0.0
         try:
             while waiting or running:
                 while waiting and len(running) < workers and not stop.is_set():
-                    run_id, spec = waiting.pop(0)
-                    running[pool.submit(_work, _portable(spec), store.path, checkpoint_seconds)] = run_id
+                    i = waiting.pop(0)
+                    running[pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)] = i
                 if not running:
                     break
                 finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for job in finished:
-                    run_id = running.pop(job)
-                    done += cost[run_id].seconds
-                    _settle(out, run_id, job)
-                partial = sum(
-                    _share(store, run_id, cost[run_id].steps) * cost[run_id].seconds for run_id in running.values()
-                )
-                text = f"{len(out.results)} of {len(specs)} runs"
-                progress(done + partial, total, text)
+                    i = running.pop(job)
+                    done += cost[i]
+                    _settle(out, todo[i], job)
+                partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
+                progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
                 if time.monotonic() > deadline:
                     stop.set()
         except KeyboardInterrupt:
             stop.set()
-            for job, run_id in running.items():
-                _settle(out, run_id, job)
-            out.skipped += len(waiting)
+            for job, i in running.items():
+                _settle(out, todo[i], job)
             raise
-    out.skipped += len(waiting)
+    out.skipped += sum(len(todo[i]) for i in waiting)
     return out
 
 
-def _settle(out: Sweep, run_id: str, job: "Future[dict[str, Any]]") -> None:
+def _count(specs: Sequence[RunSpec | Unit]) -> int:
+    return sum(1 if isinstance(s, RunSpec) else len(s) for s in specs)
+
+
+def _missing(specs: Sequence[RunSpec | Unit], store: Store, out: Sweep) -> list[list[RunSpec]]:
+    """What is not done yet, the same run asked for twice only once; what is done goes to `out`."""
+    todo: dict[tuple[str, ...], list[RunSpec]] = {}
+    for entry in specs:
+        unit = [entry] if isinstance(entry, RunSpec) else list(entry)
+        stored = stored_results(unit, store)
+        if stored is not None:
+            out.results |= {r["run_id"]: r for r in stored}
+            continue
+        key = tuple(spec.run_id for spec in unit)
+        todo[key] = [a.with_budget_of(b) for a, b in zip(todo[key], unit, strict=True)] if key in todo else unit
+    return list(todo.values())
+
+
+def _settle(out: Sweep, unit: Unit, job: "Future[list[dict[str, Any]]]") -> None:
     try:
-        result = job.result()
+        results = job.result()
     except Exception as e:  # a run that fails must not stop the others
-        out.failed[run_id] = "".join(traceback.format_exception_only(e)).strip()
+        out.failed[unit[0].run_id] = "".join(traceback.format_exception_only(e)).strip()
+        out.skipped += len(unit) - 1
         return
-    if result["status"] in ("busy", "stopped"):
-        out.skipped += 1
-    else:
-        out.results[run_id] = result
+    done = {r["run_id"]: r for r in results if r["status"] not in ("busy", "stopped")}
+    out.results |= done
+    out.skipped += len(unit) - len(done)
 
 
-def _share(store: Store, run_id: str, steps: int) -> float:
-    """How far a run is, by its status file; never quite done."""
-    try:
-        status = store.run(run_id).status() or {}
-    except OSError:
-        status = {}
-    return min(0.95, status.get("step", 0) / max(steps, 1))
+def _share(store: Store, unit: Unit) -> float:
+    """How far a unit is, by its runs' status files; never quite done."""
+    steps = sum((store.run(spec.run_id).status() or {}).get("step", 0) for spec in unit)
+    return min(0.95, steps / max(1, sum(predicted_cost(spec).steps for spec in unit)))

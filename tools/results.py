@@ -52,6 +52,12 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     return left_in_all
 
 
+def ignore_unfinished(store: Store) -> None:
+    """Keep git's hands off runs that are not finished: without their checkpoints they would be of no use elsewhere."""
+    names = [run.path.name for run in store if (run.status() or {}).get("state") != "finished"]
+    (store.path / ".gitignore").write_text("".join(f"/{name}/\n" for name in [*names, ".gitignore"]), encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=140.0)
@@ -75,6 +81,7 @@ def main() -> int:
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
         if not missing:  # a law of half a grid would mislead
             reproduce(name, "cpu", RESULTS, store=RESULTS / "store", run=False)
+    ignore_unfinished(store)
     print(write_todo(figures, store), "runs left; see results/TODO.md")
     sys.argv = sys.argv[:1]
     import generate_docs

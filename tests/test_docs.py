@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from unstuck.papers.catalogue import available
-from unstuck.papers.figure import load
-from unstuck.papers.reproduce import is_trained
+from unstuck.papers.figure import is_trained, load
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,8 +9,7 @@ from unstuck.cli import main
 from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
 from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
-from unstuck.papers.figure import PROFILES, Claim, load, overall, title
-from unstuck.papers.reproduce import is_trained
+from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 
 TRAINED = [name for name in available() if is_trained(load(name))]
 QUICK = [name for name in available() if name not in ("fig9", "exact-flow", *TRAINED)]

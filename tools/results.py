@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from unstuck.papers.catalogue import available
-from unstuck.papers.figure import load
+from unstuck.papers.figure import is_trained, load
 from unstuck.papers.lab import TieredRun, units
-from unstuck.papers.reproduce import is_trained, reproduce
+from unstuck.papers.reproduce import reproduce
 from unstuck.runs.cost import predicted_cost
 from unstuck.runs.store import Store
 from unstuck.runs.sweep import run_sweep, stored_results

@@ -413,9 +413,9 @@ def reproduce(
       unstuck reproduce fig3-left --profile cpu --dry-run
     """
     from .papers.catalogue import available
-    from .papers.figure import PROFILES, load, overall
-    from .papers.reproduce import is_trained, reproduce_all
+    from .papers.figure import PROFILES, is_trained, load, overall, plan
     from .papers.reproduce import reproduce as run
+    from .papers.reproduce import reproduce_all
 
     if profile not in PROFILES:
         raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
@@ -429,7 +429,7 @@ def reproduce(
     if figure == "theory":
         names = theory
     if dry_run:
-        _print_plan({name: modules[name].plan(chosen) for name in names}, chosen, as_json)
+        _print_plan({name: plan(modules[name], chosen) for name in names}, chosen, as_json)
         return
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -487,12 +487,12 @@ def figures(
 ) -> None:
     """List every figure of both papers: what it shows and needs, what it costs, what has been run."""
     from .papers.catalogue import entries, is_available
-    from .papers.figure import PROFILES, load
+    from .papers.figure import PROFILES, load, plan
 
     rows = []
     for entry in entries().values():
         ready = is_available(entry.name)
-        cost = {p: sum(job.seconds for job in load(entry.name).plan(p)) / 3600 for p in PROFILES} if ready else None
+        cost = {p: sum(job.seconds for job in plan(load(entry.name), p)) / 3600 for p in PROFILES} if ready else None
         rows.append(
             {
                 "figure": entry.name,

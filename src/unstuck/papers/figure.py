@@ -82,6 +82,20 @@ def load(name: str) -> FigureModule:
     return cast(FigureModule, importlib.import_module(module_of(name)))
 
 
+def is_trained(figure: Any) -> bool:
+    """Does the figure need trained runs? Then it has `runs(profile)`, and `plan` and `data` follow from it (lab.py)."""
+    return hasattr(figure, "runs")
+
+
+def plan(figure: Any, profile: Profile) -> list[Job]:
+    """What a figure would run."""
+    if not is_trained(figure):
+        return figure.plan(profile)
+    from .lab import jobs
+
+    return jobs(figure.runs(profile))
+
+
 def title(module: Any) -> str:
     return (module.__doc__ or module.__name__).strip().splitlines()[0]
 

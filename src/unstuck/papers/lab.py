@@ -1,7 +1,8 @@
 """What figures of trained runs share: from a list of specifications to a table of finished runs.
 
-Such a figure has, beside the rest, `runs(profile)`: its specifications with their tiers, the order in which `make
-results` does them; and its `data` takes the store as well. It is drawn from what is finished, and says how much is.
+Such a figure has `runs(profile)`, its specifications with their tiers, the order in which `make results` does them. Its
+table is that of its finished runs, unless it has a `data(profile, progress, store)` of its own, for curves. What it
+costs follows from its runs.
 """
 
 import itertools

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from . import style
-from .figure import Profile, Progress, load, overall, title
+from .figure import Profile, Progress, is_trained, load, overall, plan, title
 from .provenance import provenance
 
 
@@ -74,11 +74,6 @@ def reproduce(
     return result
 
 
-def is_trained(figure: Any) -> bool:
-    """Does the figure need trained runs?"""
-    return hasattr(figure, "runs")
-
-
 def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -95,15 +90,16 @@ def _trained_table(
             workers=workers,
             progress=lambda done, of, text: progress(int(done), int(of) + 1),
         )
-    table = figure.data(profile, progress, store)
-    return table, {"runs": {"wanted": len(runs), "finished": len(finished(runs, store))}}
+    done = finished(runs, store)
+    table = figure.data(profile, progress, store) if hasattr(figure, "data") else done
+    return table, {"runs": {"wanted": len(runs), "finished": len(done)}}
 
 
 def reproduce_all(
     names: list[str], profile: Profile, out: Path, workers: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Several figures, the longest first, in as many processes as `workers`."""
-    cost = {name: sum(job.seconds for job in load(name).plan(profile)) for name in names}
+    cost = {name: sum(job.seconds for job in plan(load(name), profile)) for name in names}
     order = sorted(names, key=lambda name: -cost[name])
     results: dict[str, dict[str, Any]] = {}
     if workers == 1:

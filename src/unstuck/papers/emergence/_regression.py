@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
-from unstuck.papers.style import plateau_axes, shades
+from unstuck.papers.style import note, plateau_axes, shades
 
 SEEDS: dict[Profile, list[int]] = {"quick": [0], "cpu": [0, 1, 2], "paper": [0, 1, 2, 3, 4]}
 PAPER_T = PAPER_D = [16, 32, 64, 128, 256]
@@ -73,6 +73,22 @@ def law_text(law: PowerLaw | None, names: dict[str, str]) -> str:
         return "too few runs for a law"
     factors = " ".join(f"${names[term]}^{{{x:.2f}}}$" for term, x in law.exponents.items())
     return f"{law.constant:.2f} {factors}, R² = {law.r2:.3f}"
+
+
+def law_panel(
+    ax: Axes, part: pd.DataFrame, title: str, paper: tuple[float, dict[str, float]], ylim: tuple[float, float]
+) -> None:
+    """One panel of Figures 14 and 15: plateau against d for several T, our law d^x T^y beside the paper's."""
+    ax.set_title(title)
+    if part.empty:
+        return
+    law = fit_or_none(part, "d + T")
+    plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
+    ax.set_ylim(*ylim)
+    ax.legend(loc="lower right", fontsize=7.5)
+    constant, exponents = paper
+    theirs = f"{constant:.2f} $d^{{{exponents['d']:.2f}}} T^{{{exponents['T']:.2f}}}$"
+    note(ax, f"ours:  {law_text(law, {'d': 'd', 'T': 'T'})}\npaper: {theirs}")
 
 
 def law_claims(

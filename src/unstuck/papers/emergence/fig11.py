@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import long_runs
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, grid, jobs
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory.crossing import log_crossing
 
@@ -22,10 +22,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     if profile == "paper":
         return grid("regression", 1, [0], {"train.after": 5000}, task__T=[128], task__d=[16, 32, 64, 128])
     return long_runs()
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:

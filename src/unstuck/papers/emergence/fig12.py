@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, grid, jobs
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory.crossing import log_crossing
 
@@ -21,10 +21,6 @@ def runs(profile: Profile) -> list[TieredRun]:
         "paper": ({"task.T": 256, "task.d": 64}, [0.0, 0.05, 0.1, 0.2, 0.4], 10_000),
     }[profile]
     return grid("regression", 3, [0], {**sizes, "train.after": budget}, task__p=p)
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:

@@ -4,14 +4,12 @@ B.3. Plateau for 1 to 3 layers and 1 to 8 heads. The text does not say whether t
 the residual width stays 256 and every head has queries, keys and values of 64.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import note, panels
 
 FORMULA = "d + T + layers + heads"
@@ -26,14 +24,6 @@ def runs(profile: Profile) -> list[TieredRun]:
         "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [1, 2, 4], [1, 2, 4, 8], [0, 1, 2, 3, 4]),
     }[profile]
     return grid("regression", 2, seeds, task__T=T, task__d=d, model__layers=layers, model__heads=heads)
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:

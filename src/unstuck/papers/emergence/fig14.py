@@ -5,17 +5,15 @@ alone. The text does not say the architecture; its first law is that of Figure 1
 Adam, so that is used here.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
-from unstuck.papers.style import note, panels
+from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_panel
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.style import panels
 
-FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
+FORMULA = "d + T"
 VARIANTS = {  # (feature, position): title, paper's constant and exponents
     (True, "random"): ("feature, random position", 1.43, {"d": 1.31, "T": 0.58}),
     (True, "fixed"): ("feature, fixed position", 4.20, {"d": 1.22, "T": 0.29}),
@@ -37,14 +35,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     return out
 
 
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
-
-
 def _part(table: pd.DataFrame, feature: bool, position: str) -> pd.DataFrame:
     return table[(table["feature"] == feature) & (table["position"] == position)]
 
@@ -52,16 +42,7 @@ def _part(table: pd.DataFrame, feature: bool, position: str) -> pd.DataFrame:
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(3, width=3.9, height=3.8)
     for ax, ((feature, position), (title, constant, paper)) in zip(axes, VARIANTS.items(), strict=True):
-        part = _part(table, feature, position)
-        ax.set_title(title)
-        if part.empty:
-            continue
-        law = fit_or_none(part, FORMULA)
-        plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
-        ax.set_ylim(20, 2e4)
-        ax.legend(loc="lower right", fontsize=7.5)
-        theirs = f"{constant:.2f} $d^{{{paper['d']:.2f}}} T^{{{paper['T']:.2f}}}$"
-        note(ax, f"ours:  {law_text(law, NAMES)}\npaper: {theirs}")
+        law_panel(ax, _part(table, feature, position), title, (constant, paper), (20, 2e4))
     return picture
 
 

@@ -3,18 +3,16 @@
 B.3. One layer, one head: SGD with learning rate 5e-3 against Adam with 1e-4.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
-from unstuck.papers.style import note, panels
+from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_panel
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.style import panels
 
-FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
+FORMULA = "d + T"
 OPTIMISERS = {  # name: learning rate, paper's constant and exponents
     "sgd": (5e-3, 6.42, {"d": 1.44, "T": 1.07}),
     "adam": (1e-4, 1.45, {"d": 1.31, "T": 0.57}),
@@ -34,27 +32,11 @@ def runs(profile: Profile) -> list[TieredRun]:
     return out
 
 
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
-
-
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.3, height=3.8)
     for ax, (name, (lr, constant, paper)) in zip(axes, OPTIMISERS.items(), strict=True):
-        part = table[table["optim"] == name]
-        ax.set_title(f"{name.upper() if name == 'sgd' else 'Adam'}, learning rate {lr:g}")
-        if part.empty:
-            continue
-        law = fit_or_none(part, FORMULA)
-        plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
-        ax.set_ylim(30, 1e6)
-        ax.legend(loc="lower right", fontsize=7.5)
-        theirs = f"{constant:.2f} $d^{{{paper['d']:.2f}}} T^{{{paper['T']:.2f}}}$"
-        note(ax, f"ours:  {law_text(law, NAMES)}\npaper: {theirs}")
+        title = f"{'SGD' if name == 'sgd' else 'Adam'}, learning rate {lr:g}"
+        law_panel(ax, table[table["optim"] == name], title, (constant, paper), (30, 1e6))
     return picture
 
 

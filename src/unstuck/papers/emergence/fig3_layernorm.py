@@ -4,15 +4,13 @@ Not in the paper. Figure 3 left with layer normalisation before attention, perce
 sizes without it.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import legend_outside, note, panels
 
 FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
@@ -27,14 +25,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     }[profile]
     with_norm = grid("regression", 1, seeds, {"model.layer_norm": True}, task__T=T, task__d=d)
     return [*with_norm, *grid("regression", 1, seeds, task__T=T, task__d=d)]
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:

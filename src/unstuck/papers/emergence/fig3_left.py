@@ -4,8 +4,6 @@ Section 2.4. The paper's 2-layer, 4-head Transformer, Adam, no repetition. The l
 and the middle panel together (D.2).
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -18,8 +16,8 @@ from unstuck.papers.emergence._regression import (
     plot_plateaus,
     spread,
 )
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, note, panels
 
 FORMULA, NAMES = "d + T/B", {"d": "d", "T/B": "(T/B)"}
@@ -29,14 +27,6 @@ PAPER = {"d": 1.29, "T/B": 0.80}
 def runs(profile: Profile) -> list[TieredRun]:
     both = {run.spec.run_id: run for run in (*middle_runs(profile), *left_runs(profile))}
     return list(both.values())
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:

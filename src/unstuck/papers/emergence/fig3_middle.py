@@ -3,14 +3,12 @@
 Section 2.4. As Figure 3 left, for several B; the exponent of B is also fitted free of that of T.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, middle_runs, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, note, panels
 
 FORMULA, NAMES = "d + B", {"d": "d", "B": "B"}
@@ -19,14 +17,6 @@ PAPER = {"d": 1.29, "B": -0.80}
 
 def runs(profile: Profile) -> list[TieredRun]:
     return middle_runs(profile)
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:

@@ -5,15 +5,13 @@ shorter mean plateau. The rates race: for each p, d and seed one is stopped once
 counts with the steps it had by then.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import legend_outside, panels
 
 RATES = [1e-4, 3e-4]
@@ -28,14 +26,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     fixed = {"task.T": T, "train.thresholds": [0.4]}
     runs = grid("regression", 3, seeds, fixed, task__p=p, task__d=d, optim__lr=RATES[::-1])  # the faster one first
     return [r._replace(race=f"{r.spec.task.p} {r.spec.task.d} {r.spec.seed}") for r in runs]
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def tuned(table: pd.DataFrame) -> pd.DataFrame:

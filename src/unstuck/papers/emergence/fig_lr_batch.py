@@ -3,14 +3,12 @@
 Not in the paper; an engineer's first question. d = 16, T = 32, the paper's Transformer and Adam.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import fit_or_none, plot_plateaus
-from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid, jobs
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import note, panels
 
 RATES, BATCHES = [3e-5, 1e-4, 3e-4, 1e-3], [8, 32, 128]
@@ -23,14 +21,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     seeds = {"quick": [0], "cpu": [0, 1], "paper": [0, 1, 2, 3, 4]}[profile]
     fixed = {**fixed, "train.max_steps": 20_000}
     return grid("regression", 2, seeds, fixed, optim__lr=rates, train__batch=batches)
-
-
-def plan(profile: Profile) -> list[Job]:
-    return jobs(runs(profile))
-
-
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return finished(runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:

@@ -65,7 +65,8 @@ def provenance(name: str) -> str:
 def options(name: str) -> str:
     import typer
 
-    from unstuck.cli import app
+    import unstuck.cli  # adds the commands
+    from unstuck.cli.common import app
 
     command: Any = typer.main.get_command(app).commands[name.strip()]  # type: ignore[attr-defined]
     rows = []

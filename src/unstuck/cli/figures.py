@@ -1,0 +1,176 @@
+"""`unstuck reproduce`, `unstuck figures` and `unstuck report`: the papers' figures."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unstuck.errors import BadInput, nearest
+
+from .common import Json, app, bar, warnings_as_sentences, whole
+
+if TYPE_CHECKING:
+    from unstuck.papers.figure import Profile
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str, typer.Argument(metavar="FIGURE", help="A name that `unstuck figures` lists, or all.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path("figures"),
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            metavar="quick|cpu|paper",
+            help="Minutes, hours on two cores, or the paper's own grid. Theory figures run in full.",
+        ),
+    ] = "cpu",
+    workers: Annotated[
+        int,
+        typer.Option("--workers", parser=whole, metavar="INT", help="Processes for `all`; 0 means one for each core."),
+    ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run and how long it takes, and stop.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Reproduce a figure: its data (CSV), picture (PNG, PDF) and a JSON with ours beside the paper's.
+
+    [bold]Examples[/bold]
+
+      unstuck reproduce fig1c
+
+      unstuck reproduce theory --out figures && unstuck report figures
+
+      unstuck reproduce fig3-left --profile cpu --dry-run
+    """
+    from unstuck.papers.catalogue import available
+    from unstuck.papers.figure import PROFILES, is_trained, load, overall, plan
+    from unstuck.papers.reproduce import reproduce as run
+    from unstuck.papers.reproduce import reproduce_all
+
+    if profile not in PROFILES:
+        raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
+    chosen: Profile = profile
+    if not isinstance(workers, int) or not 0 <= workers <= 1024:
+        raise BadInput("--workers", workers, "a whole number from 0 to 1024")
+    processes = workers or os.cpu_count() or 1
+    names = available() if figure in ("all", "theory") else [figure]
+    modules = {name: load(name) for name in names}
+    theory = [name for name in names if not is_trained(modules[name])]
+    if figure == "theory":
+        names = theory
+    if dry_run:
+        _print_plan({name: plan(modules[name], chosen) for name in names}, chosen, as_json)
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadInput("--out", str(out), f"a directory, or a path where one can be made ({e.strerror})") from e
+    results = []
+    if len(names) > 1:
+        with bar("theory figures") as progress:
+            results = reproduce_all(theory, chosen, out, processes, progress)
+    for name in names if len(names) == 1 else [n for n in names if n not in theory]:
+        with bar(name) as progress:
+            results.append(run(name, chosen, out, progress, workers=processes))
+    results = [r for r in results if r]
+    if len(names) == 1:
+        result = results[0]
+    else:
+        result = {
+            "figure": figure,
+            "ours": {r["figure"]: r["ours"] for r in results},
+            "paper": {r["figure"]: r["paper"] for r in results},
+            "verdict": overall(r["verdict"] for r in results),
+            "verdicts": {r["figure"]: r["verdict"] for r in results},
+            "profile": chosen,
+            "out": str(out),
+        }
+    if as_json:
+        print(json.dumps(result))
+        return
+    from unstuck.explain import explain_figures
+
+    explain_figures(results, out)
+
+
+def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
+    rows = [
+        {"figure": name, "what": job.what, "count": job.count, "steps": job.steps, "hours": job.seconds / 3600}
+        for name, jobs in plans.items()
+        for job in jobs
+    ]
+    total = sum(row["hours"] for row in rows)
+    if as_json:
+        print(json.dumps({"profile": profile, "jobs": rows, "hours": total}))
+        return
+    from unstuck.explain import explain_plan
+
+    explain_plan(rows, total)
+
+
+@app.command()
+def figures(
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where to look for what has been run.")
+    ] = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """List every figure of both papers: what it shows and needs, what it costs, what has been run."""
+    from unstuck.papers.catalogue import entries, is_available
+    from unstuck.papers.figure import PROFILES, load, plan
+
+    rows = []
+    for entry in entries().values():
+        ready = is_available(entry.name)
+        cost = {p: sum(job.seconds for job in plan(load(entry.name), p)) / 3600 for p in PROFILES} if ready else None
+        rows.append(
+            {
+                "figure": entry.name,
+                "paper": None if entry.ours else entry.paper,
+                "shows": entry.shows,
+                "needs": entry.needs,
+                "available": ready,
+                "hours": cost,
+                "run": _has_run(results / f"{entry.name}.json"),
+            }
+        )
+    if as_json:
+        print(json.dumps({"figures": rows}))
+        return
+    from unstuck.explain import explain_catalogue
+
+    explain_catalogue(rows)
+
+
+def _has_run(path: Path) -> str | None:
+    """Profile and date of a figure's stored result, None where there is none."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        return f"{result['profile']}, {result['provenance']['date']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What `unstuck reproduce --out DIR` wrote.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file with all figures of a directory, ours beside the paper's. It opens from disk, without
+    a network."""
+    from unstuck.report.figures import write_report
+
+    with warnings_as_sentences():
+        target = write_report(directory, out or directory / "report.html")
+    print(json.dumps({"report": str(target)}) if as_json else f"report: {target}")

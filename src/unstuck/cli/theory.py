@@ -1,0 +1,142 @@
+"""`unstuck predict` and `unstuck fit`: plateaus before training, laws after it."""
+
+import json
+import math
+from typing import Annotated
+
+import typer
+
+from .common import Json, app, named_options, real, say, warnings_as_sentences, whole
+
+
+@app.command()
+def predict(
+    T: Annotated[int, typer.Option("--T", parser=whole, metavar="INT", help="Sequence length, at least 2.")],
+    d: Annotated[int, typer.Option("--d", parser=whole, metavar="INT", help="Dimension of a token, at least 1.")],
+    B: Annotated[
+        int,
+        typer.Option(
+            "--B", parser=whole, metavar="INT", help="Copies of the relevant token in the context, 1 to T - 1."
+        ),
+    ] = 1,
+    p: Annotated[
+        float,
+        typer.Option(
+            "--p",
+            parser=real,
+            metavar="NUMBER",
+            help="Chance that the relevant token is the one frequent token, 0 to 1.",
+        ),
+    ] = 0.0,
+    flow: Annotated[
+        str, typer.Option("--flow", metavar="exact|reduced", help="The toy model's own flow, or the paper's reduction.")
+    ] = "exact",
+    threshold: Annotated[
+        float,
+        typer.Option(
+            "--threshold", parser=real, metavar="NUMBER", help="Test loss that ends the plateau; it starts at 0.5."
+        ),
+    ] = 0.1,
+    as_json: Json = False,
+) -> None:
+    """How long will the plateau be? The theory's answer, before training, by integrating the flow.
+
+    The problem is single-location regression (Zucchet et al. 2025): the target depends on one of T tokens, and
+    the toy model y = W sum softmax(a) x has to find which one. Times are training times: steps times learning
+    rate.
+
+    [bold]Examples[/bold]
+
+      unstuck predict --T 512 --d 64
+
+      unstuck predict --T 4096 --d 64 --B 8 --flow reduced --json
+
+      unstuck predict --T 4096 --d 256 --p 0.1
+    """
+    from unstuck.theory import Flow, blow_up_time, escape_time, finish_time, plateau_estimate, rate
+    from unstuck.theory.setting import check_threshold
+
+    with named_options({"T", "d", "B", "p", "flow", "threshold"}):
+        setting = Flow(T, d, B, p, flow)  # type: ignore[arg-type]
+        eps = 1 - 2 * check_threshold(threshold)
+    plateau = setting.plateau(threshold)
+    estimate = plateau_estimate(setting, threshold)
+    answer = {
+        "plateau": plateau.time,
+        "escape_time": escape_time(setting, eps),
+        "rate": rate(setting),
+        "flow": flow,
+        "blow_up_time": blow_up_time(setting),
+        "estimate": estimate if math.isfinite(estimate) else None,
+        "threshold": threshold,
+        "T": T,
+        "d": d,
+        "B": B,
+        "p": p,
+        "reason": plateau.reason,
+    }
+    if as_json:
+        print(json.dumps(answer))
+        return
+    from unstuck.explain import explain_prediction
+
+    explain_prediction(setting, answer, never=plateau.never, finish=finish_time(setting, threshold))
+
+
+@app.command()
+def fit(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="A run store, or a .csv or .parquet table of runs.", show_default=False),
+    ],
+    formula: Annotated[
+        str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
+    ],
+    level: Annotated[
+        float, typer.Option("--level", parser=real, metavar="NUMBER", help="Coverage of the intervals.")
+    ] = 0.95,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="CONDITION", help="Keep rows such as T=64 or 'd<=32'; may be repeated."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", metavar="NUMBER", help="Fit the crossing of this threshold, if the runs recorded it."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a power law to the plateaus of finished runs, by least squares on logarithms.
+
+    Each term gets one exponent; a term is an arithmetic expression of the table's columns, with sqrt and log.
+    The table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps.
+
+    [bold]Examples[/bold]
+
+      unstuck fit results/fig1c.csv "T + d"
+
+      unstuck fit results/fig2-right.csv "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
+
+      unstuck fit runs "d + T/B" --where layer_norm=false --where "T<=64"
+    """
+    from unstuck.laws import fit_power_law, read_table
+    from unstuck.laws.tables import at_threshold
+    from unstuck.laws.tables import where as where_rows
+
+    with named_options({"level", "where", "threshold"}), warnings_as_sentences():
+        table = where_rows(read_table(source), where or [])
+        if threshold is not None:
+            table = at_threshold(table, threshold)
+        law = fit_power_law(table, formula, level=level)
+    if law.censored:
+        say(
+            f"warning: {law.censored} of {law.n + law.censored} runs did not emerge and are left out, "
+            "which biases the law towards short plateaus."
+        )
+    if as_json:
+        print(json.dumps(law.as_json()))
+        return
+    from unstuck.explain import explain_law
+
+    explain_law(law)

@@ -65,8 +65,7 @@ def provenance(name: str) -> str:
 def options(name: str) -> str:
     import typer
 
-    import unstuck.cli  # adds the commands
-    from unstuck.cli.common import app
+    from unstuck.cli.common import app  # importing the package has added the commands
 
     command: Any = typer.main.get_command(app).commands[name.strip()]  # type: ignore[attr-defined]
     rows = []

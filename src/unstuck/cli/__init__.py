@@ -9,7 +9,10 @@ import typer
 from unstuck import __version__
 from unstuck.errors import BadInput
 
-from . import theory, lab, figures  # noqa: F401, I001  (they add their commands, in this order)
+# ruff: isort: off
+from . import theory, lab, figures  # noqa: F401  (they add their commands, in this order)
+
+# ruff: isort: on
 from .common import app, say
 
 

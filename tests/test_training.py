@@ -124,6 +124,24 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
         assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
 
 
+def test_the_same_bits_also_with_evaluations_near_the_threshold(tmp_path):
+    """Full evaluations come between the ordinary rows; a stop just before one must not show."""
+    spec = tiny("task.T=2", "task.d=1", "train.thresholds=[0.3, 0.2]", "train.max_steps=2000", "train.after=7")
+    whole = Run(spec)
+    expected = whole.advance()
+    assert expected.status == "emerged"
+    near = [int(step) for step in expected.curve["step"] if step > 0][-4:]
+    for stop_at in {max(0, step + shift) for step in near for shift in (-1, 0)}:
+        store = Store(tmp_path / str(stop_at))
+        calls = iter(range(10**6))
+        execute(spec, store, stop=lambda calls=calls, at=stop_at: next(calls) >= at, keep=True)
+        again = execute(spec, store, keep=True)
+        directory = store.run(spec.run_id)
+        assert again["plateau_steps"] == expected.plateau_steps
+        assert directory.curve().equals(expected.curve)
+        assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
+
+
 def test_a_larger_budget_continues_a_censored_run_and_the_same_is_cached(tmp_path):
     store = Store(tmp_path)
     short = execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store)

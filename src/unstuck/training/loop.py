@@ -37,7 +37,9 @@ class Checkpoint:
     rows: list[dict[str, float]]
     pending: tuple[float, int]  # sum and number of training losses since the last row
     next_row: int
+    grad_norm: float  # of the last step, for a row that may come before the next
     seconds: float
+    evaluating: float  # of those seconds
 
 
 @dataclass
@@ -106,10 +108,6 @@ class Run:
         loss = self.task.losses(self.model(batch.inputs), batch.targets).mean()
         self.optimizer.zero_grad()
         loss.backward()
-        if self.step + 1 >= self.next_row:  # only a row shows it
-            self.grad_norm = math.sqrt(
-                sum(p.grad.square().sum().item() for p in self.model.parameters() if p.grad is not None)
-            )
         self.optimizer.step()
         self.step += 1
         value = loss.item()
@@ -117,6 +115,13 @@ class Run:
         return value
 
     # -- looking at it
+
+    def _grad_norm(self) -> float:
+        """Of the last step: gradients stay until the next one; right after a restart only the stored norm is there."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if not gradients:
+            return self.grad_norm
+        return math.sqrt(sum(g.square().sum().item() for g in gradients))
 
     @torch.no_grad()
     def _mean_loss(self, name: str, n: int) -> float:
@@ -153,7 +158,7 @@ class Run:
             "clean_loss": losses["clean"],
             "like_loss": losses["like"],
             "evaluated": n,
-            "grad_norm": self.grad_norm,
+            "grad_norm": self._grad_norm(),
             **attention,
         }
         self.rows.append(row)
@@ -230,7 +235,15 @@ class Run:
         tensors["rng.data"] = self.data.get_state()
         tensors = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
         return Checkpoint(
-            self.step, tensors, self.watch.state(), list(self.rows), self.pending, self.next_row, self.seconds
+            step=self.step,
+            tensors=tensors,
+            watch=self.watch.state(),
+            rows=list(self.rows),
+            pending=self.pending,
+            next_row=self.next_row,
+            grad_norm=self._grad_norm(),
+            seconds=self.seconds,
+            evaluating=self.evaluating,
         )
 
     def _restore(self, c: Checkpoint) -> None:
@@ -246,4 +259,5 @@ class Run:
         self.data.set_state(c.tensors["rng.data"])
         self.watch = EmergenceWatch.restore(c.watch, self.spec.train.thresholds)
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
+        self.grad_norm, self.evaluating = c.grad_norm, c.evaluating
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

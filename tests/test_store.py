@@ -132,13 +132,20 @@ def test_in_a_race_a_run_is_stopped_once_it_has_passed_the_best_plateau(tmp_path
 # -- killing
 
 
-SWEEP = [*TINY, "train.max_steps=400", "seed=0,1,2,3,4,5"]
+def sweep_words(kills: int) -> list[str]:
+    """Runs long enough to be at work at every kill."""
+    return [*TINY, f"train.max_steps={150 + 150 * kills}", "seed=0,1,2,3,4,5"]
 
 
-def start_sweep(out: Path) -> "subprocess.Popen[bytes]":
+def start_sweep(out: Path, kills: int = 3) -> "subprocess.Popen[bytes]":
     code = "from unstuck.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
-    words = ["sweep", "regression", *SWEEP, "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
+    words = ["sweep", "regression", *sweep_words(kills), "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
     return subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def at_work(out: Path, since: float) -> bool:
+    """Has a run written a checkpoint since then?"""
+    return any(p.stat().st_mtime > since for p in out.glob("*/checkpoint/*") if p.exists())
 
 
 def kill_at_random(out: Path, times: int, seed: int) -> int:
@@ -146,11 +153,12 @@ def kill_at_random(out: Path, times: int, seed: int) -> int:
     rng = random.Random(seed)
     finished: dict[str, bytes] = {}
     for _ in range(times):
-        process = start_sweep(out)
-        begun = time.monotonic()
-        while not list(out.glob("*/checkpoint/state.safetensors")) and time.monotonic() - begun < 60:
+        begun = time.time()
+        process = start_sweep(out, times)
+        while process.poll() is None and not at_work(out, since=begun):
             time.sleep(0.02)
-        time.sleep(rng.uniform(0.0, 1.5))
+        assert process.poll() is None, "the sweep was over before it could be killed"
+        time.sleep(rng.uniform(0.0, 0.5))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for run in Store(out):  # what was finished before is finished still, to the byte
@@ -163,11 +171,11 @@ def kill_at_random(out: Path, times: int, seed: int) -> int:
 
 
 def check_kills(tmp_path: Path, times: int) -> None:
-    specs = expand("regression", SWEEP)
+    specs = expand("regression", sweep_words(times))
     calm = Store(tmp_path / "calm")
     run_sweep(specs, calm, workers=2)
     kill_at_random(tmp_path / "killed", times, seed=times)
-    assert start_sweep(tmp_path / "killed").wait(timeout=300) == 0
+    assert start_sweep(tmp_path / "killed", times).wait(timeout=300) == 0
     killed = Store(tmp_path / "killed")
     resumed = 0
     for spec in specs:

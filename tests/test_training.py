@@ -98,6 +98,18 @@ def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width,
     assert full <= 6
 
 
+def test_a_noisy_row_between_two_full_evaluations_does_not_move_the_plateau():
+    """The bracket is made of full evaluations; ordinary rows, on few sequences, may dip below the threshold early."""
+    watch = EmergenceWatch((0.1,))
+    for _ in range(20):
+        watch.trained(0.14)
+    watch.evaluated(100, 0.14, full=True)
+    watch.evaluated(104, 0.09, full=False)
+    watch.evaluated(110, 0.08, full=True)
+    expected = 100 + 10 * math.log(0.14 / 0.1) / math.log(0.14 / 0.08)
+    assert watch.crossings["0.1"] == pytest.approx(expected)
+
+
 def test_several_thresholds_cross_in_order_and_none_is_forgotten():
     watch = EmergenceWatch((0.1, 0.4, 0.2))
     for step in range(1, 400):

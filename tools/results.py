@@ -55,7 +55,7 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
 def ignore_unfinished(store: Store) -> None:
     """Keep git's hands off runs that are not finished: without their checkpoints they would be of no use elsewhere."""
     names = [run.path.name for run in store if (run.status() or {}).get("state") != "finished"]
-    (store.path / ".gitignore").write_text("".join(f"/{name}/\n" for name in [*names, ".gitignore"]), encoding="utf-8")
+    (store.path / ".gitignore").write_text("".join(f"/{name}/\n" for name in names), encoding="utf-8")
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ class EmergenceWatch:
     crossings: dict[str, float] = field(default_factory=dict)
     smooth: float | None = None  # log of the smoothed training loss
     ratio: float = 0.0  # log of test over smoothed training loss, at the last evaluation
-    last: tuple[int, float] | None = None  # step and log loss of the last evaluation
+    last: tuple[int, float] | None = None  # step and log loss before the crossing to come: of a full evaluation, if any
     asked_before: bool = False  # the evaluation ahead of the next threshold is done
     last_full: int = -1
 
@@ -61,7 +61,8 @@ class EmergenceWatch:
             while (threshold := self.next_threshold) is not None and value <= math.log(threshold):
                 self.crossings[f"{threshold:g}"] = self._between(step, value, math.log(threshold))
                 self.asked_before = False
-        self.last = (step, value)
+        if full or not self.asked_before:  # after a full evaluation a small, noisy one does not replace it
+            self.last = (step, value)
 
     def _between(self, step: int, value: float, threshold: float) -> float:
         if self.last is None or self.last[1] <= threshold:

@@ -35,9 +35,6 @@ class Task:
 
     #: Whether inputs are token indices, to be embedded, rather than vectors.
     tokens: ClassVar[bool] = False
-    #: What decides emergence: a curve's column, and whether it has to rise ("accuracy") or to fall ("loss").
-    measure: ClassVar[str] = "loss"
-    rises: ClassVar[bool] = False
     #: Sequences in the evaluation set.
     evaluation: ClassVar[int] = 1024
 

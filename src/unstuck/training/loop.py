@@ -142,7 +142,7 @@ class Run:
         outputs, maps = self.model.observe(part.inputs)
         return task.losses(outputs, part.targets).mean().item(), attention_columns(maps, part)
 
-    def _add_row(self, *, full: bool) -> dict[str, float]:
+    def _add_row(self, *, full: bool) -> None:
         begun = time.perf_counter()
         total, count = self.pending
         probe_loss, attention = self._observe()
@@ -166,7 +166,6 @@ class Run:
         self.watch.evaluated(self.step, losses["primary"], full=full)
         self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))
         self.evaluating += time.perf_counter() - begun
-        return row
 
     # -- the whole
 

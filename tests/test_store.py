@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from unstuck.api import run_spec
 from unstuck.cli import main
+from unstuck.models.transformer import Transformer
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Damaged, Store
 from unstuck.runs.sweep import expand, run_sweep, stored_results
 from unstuck.spec import load_spec
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.tasks.task import config
 
 TINY = [
     "task.T=6",
@@ -127,6 +131,22 @@ def test_in_a_race_a_run_is_stopped_once_it_has_passed_the_best_plateau(tmp_path
     assert (third["status"], third["steps"]) == ("censored", math.ceil(best))
     assert len(stored_results(race, store)) == 3
     assert all(r["cached"] for r in run_sweep([race], store, workers=1).results.values())
+
+
+def test_a_class_that_no_worker_could_import_is_swept_in_this_process(tmp_path):
+    @config
+    class Local(SingleLocation):
+        def sample(self, n, rng, world):
+            if self.d == 3:
+                raise RuntimeError("broken")
+            return super().sample(n, rng, world)
+
+    budget = {"max_steps": 3, "thresholds": ()}
+    specs = [run_spec(Local(T=4, d=d), Transformer(width=8, heads=1, qk=4), train=budget) for d in (1, 2, 3)]
+    done = run_sweep(specs, Store(tmp_path), workers=0)
+    assert done.as_json() | {"finished": 2, "failed": 1, "skipped": 0} == done.as_json()
+    assert "broken" in done.failed[specs[2].run_id]
+    assert run_sweep(specs[:2], Store(tmp_path), workers=0, seconds=0).count("finished") == 2  # cached
 
 
 # -- killing

@@ -15,5 +15,7 @@ env/bin/python -c "import unstuck; assert 'site-packages' in unstuck.__file__, u
 env/bin/unstuck predict --T 4096 --d 64 --json
 env/bin/unstuck reproduce fig1c --out figures
 env/bin/unstuck report figures
+env/bin/unstuck train regression task.T=4 task.d=2 train.max_steps=600 --json | tee train.json
+grep -q '"status": "emerged"' train.json
 test -s figures/fig1c.png && test -s figures/fig1c.pdf && test -s figures/fig1c.csv && test -s figures/report.html
 echo "wheel works outside the checkout"

@@ -109,13 +109,18 @@ def _portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
     return spec.as_dict() if spec.task_name.endswith(".py") else spec
 
 
-def _work(unit: list[RunSpec | dict[str, Any]], path: Path, checkpoint_seconds: float) -> list[dict[str, Any]]:
+def _work(
+    unit: Sequence[RunSpec | dict[str, Any]],
+    path: Path,
+    checkpoint_seconds: float,
+    stop: Callable[[], bool] | None = None,
+) -> list[dict[str, Any]]:
     """One unit in a worker: its runs one after the other, each stopped once it has passed the best plateau so far."""
     results: list[dict[str, Any]] = []
     best = math.inf
     for given in unit:
         spec = limited(build_spec(given) if isinstance(given, dict) else given, best)
-        result = execute(spec, Store(path), stop=_stop.is_set, checkpoint_seconds=checkpoint_seconds)
+        result = execute(spec, Store(path), stop=stop or _stop.is_set, checkpoint_seconds=checkpoint_seconds)
         results.append(result)
         if result["status"] in ("busy", "stopped"):
             break
@@ -137,11 +142,16 @@ def run_sweep(
 
     An entry that is a list is a race: its runs follow one another in one worker, and each is stopped once it has
     trained longer than the best plateau before it.
+
+    Workers import the task and the model by name. Classes that live in a notebook have none: `workers=0` runs
+    everything in this process, one run after the other.
     """
     out = Sweep()
     todo = _missing(specs, store, out)
     if not todo:
         return out
+    if workers == 0:
+        return _run_here(todo, store, out, seconds, checkpoint_seconds, progress)
 
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
@@ -173,6 +183,27 @@ def run_sweep(
                 _settle(out, todo[i], job)
             raise
     out.skipped += sum(len(todo[i]) for i in waiting)
+    return out
+
+
+def _run_here(
+    todo: list[list[RunSpec]],
+    store: Store,
+    out: Sweep,
+    seconds: float,
+    checkpoint_seconds: float,
+    progress: Callable[[float, float, str], None],
+) -> Sweep:
+    deadline = time.monotonic() + seconds
+    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
+    for i, unit in enumerate(todo):
+        job: Future[list[dict[str, Any]]] = Future()
+        try:
+            job.set_result(_work(unit, store.path, checkpoint_seconds, lambda: time.monotonic() > deadline))
+        except Exception as e:  # as in a worker: `_settle` names it
+            job.set_exception(e)
+        _settle(out, unit, job)
+        progress(sum(cost[: i + 1]), sum(cost), f"{len(out.results)} of {_count(todo)} runs")
     return out
 
 

@@ -109,7 +109,7 @@ def steps() -> None:
             ours_x = plain_x = torch.randn(32, T, d + 1, generator=rng)
             y, inputs = torch.randn(32, d, generator=rng), d + 1
         c = Transformer(layers=layers, causal=tokens)
-        ours = c.build(inputs, d, stream(0, "init"), tokens=tokens)
+        ours = c.build(inputs, d, stream(0, "init"), discrete=tokens)
         plain = PlainTransformer(inputs, d, layers, tokens)
         fast = stepper(ours, torch.optim.Adam(ours.parameters(), lr=1e-4, fused=True), ours_x, y)
         slow = stepper(plain, torch.optim.Adam(plain.parameters(), lr=1e-4), plain_x, y)

@@ -76,7 +76,7 @@ def test_attention_from_the_last_position_is_the_last_row_of_the_map(variant):
 
 
 def test_token_embedding_is_a_linear_map_of_one_hots():
-    model = Transformer(width=16, heads=2, qk=8).build(11, 11, stream(0, "init"), tokens=True)
+    model = Transformer(width=16, heads=2, qk=8).build(11, 11, stream(0, "init"), discrete=True)
     tokens = torch.randint(11, (4, 6), generator=stream(0, "data"))
     one_hot = F.one_hot(tokens, 11).float() @ model.embed.weight + model.embed.bias
     assert torch.allclose(model.embed(tokens), one_hot, atol=1e-6)

@@ -160,27 +160,39 @@ def live(spec: Any) -> Iterator[Callable[[Any], None]]:
 
 def _line(run: Any) -> str:
     row, first = run.rows[-1], run.rows[0]
+    where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
+    measure = f"   test loss {row['test_loss']:.3f}"
+    if "test_accuracy" in row:
+        measure += f"   test accuracy {row['test_accuracy']:.1%}"
     gains = [row[k] / first[k] for k in row if k.startswith("attn_") and first[k] > 0]
     attention = f"   attention to the relevant token {max(gains):.2f} x its start" if gains else ""
+    copies = [row[k] for k in row if k.startswith("copy_")]
+    attention += f"   from value to key {max(copies):.2f}" if copies else ""
     rate = run.step / run.seconds if run.seconds else 0.0
-    where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
-    return f"{where}   test loss {row['test_loss']:.3f}{attention}   {rate:.1f} steps/s"
+    return f"{where}{measure}{attention}   {rate:.1f} steps/s"
 
 
 def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
     console = _console()
     status, threshold = result["status"], result["threshold"]
+    measure = spec.task.decides
     if status == "emerged":
-        head = f"emerged at step {result['plateau_steps']:.0f} (test loss <= {threshold:g})"
+        sign = "<=" if measure == "loss" else ">="
+        head = f"emerged at step {result['plateau_steps']:.0f} (test {measure} {sign} {threshold:g})"
     elif status == "censored":
-        loss = result["final"]["test_loss"]
-        head = f"not emerged by step {result['steps']} (test loss {loss:.3f}, wanted {threshold:g})"
+        reached = result["final"][f"test_{measure}"]
+        head = f"not emerged by step {result['steps']} (test {measure} {reached:.3f}, wanted {threshold:g})"
         head += "; a larger train.max_steps goes on from here"
     elif status == "diverged":
         head = f"diverged at step {result['steps']}; try a smaller optim.lr"
     else:
         head = f"{status} after {result['steps']} steps, test loss {result['final']['test_loss']:.3g}"
     console.print(f"[bold]{head}[/bold]")
+    if len(result["crossings"]) > 1:
+        steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())
+        console.print(f"test {measure} {steps}")
+    for line in result.get("circuit", {}).get("says", []):
+        console.print(escape(line))
     how = "stored" if result["cached"] else f"{result['seconds']:.0f} s"
     more = f", resumed from step {result['resumed_from']}" if result.get("resumed_from") else ""
     console.print(f"[dim]run {result['run_id']} in {out}, {how}{more}[/dim]")

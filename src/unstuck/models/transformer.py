@@ -36,9 +36,9 @@ class Transformer:
     read: Literal["last", "mean"] = "last"  # where the output is read
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
 
-    def build(self, inputs: int, outputs: int, rng: torch.Generator, *, tokens: bool = False) -> "TransformerModule":
-        """A module on `inputs` features (or, with `tokens`, indices into a vocabulary of that size)."""
-        return TransformerModule(self, inputs, outputs, rng, tokens)
+    def build(self, inputs: int, outputs: int, rng: torch.Generator, *, discrete: bool = False) -> "TransformerModule":
+        """A module on `inputs` features (or, if `discrete`, indices into a vocabulary of that size)."""
+        return TransformerModule(self, inputs, outputs, rng, discrete)
 
 
 class Linear(nn.Linear):
@@ -124,11 +124,11 @@ class Block(nn.Module):
 class TransformerModule(nn.Module):
     """(n, T, inputs) -> (n, outputs), or (n, T) indices -> (n, outputs)."""
 
-    def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, tokens: bool) -> None:
+    def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, discrete: bool) -> None:
         super().__init__()
         self.c = c
         self.embed: nn.Module = (
-            Embedding(inputs, c.width, rng, c.init) if tokens else Linear(inputs, c.width, rng, c.init)
+            Embedding(inputs, c.width, rng, c.init) if discrete else Linear(inputs, c.width, rng, c.init)
         )
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.norm = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
@@ -157,11 +157,13 @@ class TransformerModule(nn.Module):
             x = block(x)
         return maps
 
-    def observe(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The output, and every layer's attention from the last position, (n, heads, T) each."""
+    def observe(self, inputs: Tensor, *, whole: bool = False) -> tuple[Tensor, list[Tensor]]:
+        """The output, and every layer's attention: from the last position, (n, heads, T) each, or, if `whole`, from
+        all, (n, heads, T, T)."""
         x, maps = self._start(inputs), []
         for i, block in enumerate(self.blocks):
-            maps.append(block.attention.weights_at_last(block.norm1(x)))
+            look = block.attention.weights if whole else block.attention.weights_at_last
+            maps.append(look(block.norm1(x)))
             if i < len(self.blocks) - 1 or self.c.read == "mean":
                 x = block(x)
         if self.c.read == "mean":

@@ -1,4 +1,5 @@
-"""Attention from the read-out position: how much goes to the relevant tokens, and how spread out it is."""
+"""How much attention goes from the read-out position to the relevant tokens, how spread out it is, and what goes
+along the task's other links."""
 
 import math
 
@@ -22,4 +23,19 @@ def attention_columns(maps: list[Tensor], batch: Batch) -> dict[str, float]:
         for head, (a, e) in enumerate(zip(on_relevant.tolist(), entropy.tolist(), strict=True)):
             columns[f"attn_{layer}_{head}"] = a
             columns[f"entropy_{layer}_{head}"] = e
+    return columns
+
+
+def link_columns(maps: list[Tensor], links: dict[str, Tensor]) -> dict[str, float]:
+    """Means of each head's attention along links between positions: for each name, `copy_0_2` and so on.
+
+    `maps` are (n, heads, T, T); a link is (n, T, T), True from a position to those it should look at. The mean is over
+    the positions of the batch from which a link starts.
+    """
+    columns: dict[str, float] = {}
+    for name, link in links.items():
+        starts = link.any(-1).sum()
+        for layer, weights in enumerate(maps):
+            along = (weights * link[:, None]).sum((0, 2, 3)) / starts
+            columns |= {f"{name}_{layer}_{head}": a for head, a in enumerate(along.tolist())}
     return columns

@@ -7,6 +7,7 @@ costs follows from its runs.
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,25 @@ def grid(
     return out
 
 
+def raced(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredRun]:
+    """Every run once for each learning rate, the rates racing each other, in the order given."""
+    out = []
+    for i, run in enumerate(runs):
+        for rate in rates:
+            spec = replace(run.spec, optim=replace(run.spec.optim, lr=rate))
+            out.append(TieredRun(run.tier, spec, race=f"race {i}"))
+    return out
+
+
+def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """For each size the runs of the learning rate with the shortest mean plateau; one that was stopped in its race
+    counts with the steps it had by then."""
+    at_least = table.assign(at_least=table["plateau_steps"].fillna(table["steps"]))
+    mean = at_least.groupby([*by, "lr"], as_index=False)["at_least"].mean()
+    best = mean.sort_values("at_least").drop_duplicates(by)[[*by, "lr"]]
+    return table.merge(best, on=[*by, "lr"])
+
+
 def jobs(runs: Sequence[TieredRun]) -> list[Job]:
     """The plan of a figure: its runs, and what they take."""
     costs = [predicted_cost(run.spec) for run in runs]
@@ -65,15 +85,16 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     where = Store(store)
     for unit in units(runs):
         for spec, result in zip(unit, stored_results(unit, where) or [], strict=False):
-            t, m, o = spec.task, spec.model, spec.optim
+            m, o = spec.model, spec.optim
             rows.append(
                 {
                     "run_id": spec.run_id,
-                    **{"T": t.T, "d": t.d, "B": t.B, "p": t.p, "position": t.position, "feature": t.feature},
+                    **asdict(spec.task),
                     **{"layers": m.layers, "heads": m.heads, "layer_norm": m.layer_norm},
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
                     "status": result["status"],
                     "plateau_steps": result["plateau_steps"],
+                    **{f"crossing_{threshold}": step for threshold, step in result["crossings"].items()},
                     "steps": result["steps"],
                     "seconds": round(result["seconds"], 1),
                 }
@@ -89,6 +110,6 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
         directory = where.run(spec.run_id)
         curve = directory.curve() if enough(directory.status(), spec) is not None else None
         if curve is not None:
-            t = spec.task
-            parts.append(curve.assign(run_id=spec.run_id, T=t.T, d=t.d, B=t.B, p=t.p, seed=spec.seed, lr=spec.optim.lr))
+            sizes = asdict(spec.task) | {"layer_norm": spec.model.layer_norm, "lr": spec.optim.lr, "seed": spec.seed}
+            parts.append(curve.assign(run_id=spec.run_id, **sizes))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

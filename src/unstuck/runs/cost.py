@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from unstuck.models.transformer import Transformer
 from unstuck.spec import RunSpec
+from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 
 #: Multiply-adds a second that one thread of a current CPU core sustains on these models.
@@ -25,14 +26,20 @@ def predicted_cost(spec: RunSpec) -> Cost:
 
 
 def _plateau(spec: RunSpec) -> int:
-    """Steps to emergence by the paper's laws for regression (Figures 3 and 15); else all steps that are allowed."""
+    """Steps to emergence by the paper's laws for regression (Figures 3 and 15), for recall by what we measured on its
+    way to 50%; else all steps that are allowed."""
     t = spec.task
-    if not isinstance(t, SingleLocation) or not spec.train.thresholds or spec.optim.lr == 0:
+    if not spec.train.thresholds or spec.optim.lr == 0:
+        return spec.train.max_steps
+    slower = min(10.0, max(0.1, 1e-4 / spec.optim.lr))
+    if isinstance(t, Recall):
+        return round(45 * t.tokens**0.57 * t.pairs**1.2 * slower)
+    if not isinstance(t, SingleLocation):
         return spec.train.max_steps
     if spec.optim.name == "sgd":
         return round(6.42 * t.d**1.44 * (t.T / t.B) ** 1.07 * 5e-3 / spec.optim.lr)
-    slower = 2.5 if getattr(spec.model, "init", "") == "xavier" else 1.0
-    return round(1.1 * slower * 0.76 * t.d**1.29 * (t.T / t.B) ** 0.8 * min(10.0, max(0.1, 1e-4 / spec.optim.lr)))
+    slower *= 2.5 if getattr(spec.model, "init", "") == "xavier" else 1.0
+    return round(1.1 * slower * 0.76 * t.d**1.29 * (t.T / t.B) ** 0.8)
 
 
 def _multiplications(spec: RunSpec) -> int:

@@ -11,6 +11,7 @@ from unstuck.spec import RunSpec
 from .store import RunDirectory, Store, result_dict
 
 CHECKPOINT_SECONDS = 20.0
+CIRCUIT = 512  # sequences on which ablations are judged
 
 
 def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | None:
@@ -30,7 +31,7 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
 
 def _restated(result: dict[str, Any], spec: RunSpec) -> dict[str, Any]:
     """A stored result in terms of the thresholds asked for now."""
-    wanted = sorted(spec.train.thresholds, reverse=True)
+    wanted = spec.thresholds
     if result["status"] == "diverged" or not wanted:
         return result
     crossings = result["crossings"]
@@ -72,6 +73,8 @@ def _run(
     checkpoint_seconds: float,
     keep: bool,
 ) -> dict[str, Any]:
+    from unstuck.observe.circuit import find_circuit
+    from unstuck.observe.maps import attention_table
     from unstuck.training.loop import Run
 
     directory.write_spec(spec)
@@ -86,13 +89,19 @@ def _run(
 
     def on_step(run: Any) -> None:
         nonlocal saved
+        if run.step in spec.train.maps:
+            directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step))
         if time.monotonic() - saved >= checkpoint_seconds:
             save()
             saved = time.monotonic()
 
+    if run.step == 0:
+        on_step(run)
     result = run.advance(stop=stop, on_row=on_row, on_step=on_step)
     save()
     plain = result_dict(result)
+    if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
+        plain["circuit"] = find_circuit(run.model, *run.look(CIRCUIT), result.curve, spec.task.chance).as_dict()
     state = "stopped" if result.status == "stopped" else "finished"
     directory.write_status({"state": state, "step": result.steps, "result": plain})
     if result.status in ("emerged", "diverged") and not keep:

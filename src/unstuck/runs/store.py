@@ -42,7 +42,14 @@ class RunDirectory:
         return self._read("spec.yaml", yaml.safe_load)
 
     def curve(self) -> pd.DataFrame | None:
-        path = self.path / "curve.parquet"
+        return self._table("curve.parquet")
+
+    def maps(self) -> pd.DataFrame | None:
+        """One sequence's attention at the steps that `train.maps` asked for (observe/maps.py)."""
+        return self._table("maps.parquet")
+
+    def _table(self, name: str) -> pd.DataFrame | None:
+        path = self.path / name
         if not path.is_file():
             return None
         try:
@@ -59,6 +66,13 @@ class RunDirectory:
 
     def write_curve(self, curve: pd.DataFrame) -> None:
         self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
+
+    def write_maps(self, maps: pd.DataFrame) -> None:
+        """Add the maps of one step, in the place of those that a run before its resumption may have left."""
+        old = self.maps()
+        if old is not None:
+            maps = pd.concat([old[~old["step"].isin(maps["step"].unique())], maps], ignore_index=True)
+        self._replace("maps.parquet", lambda p: maps.to_parquet(p, index=False, compression="zstd"))
 
     # -- checkpoints
 

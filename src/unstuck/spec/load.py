@@ -122,7 +122,10 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
     seed = raw.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
-    return RunSpec(**parts, seed=seed)
+    spec = RunSpec(**parts, seed=seed)
+    if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
+        raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")
+    return spec
 
 
 def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 _FORBID = ConfigDict(extra="forbid")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Steps = Annotated[int, Field(ge=0, le=10**9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -40,7 +41,8 @@ class TrainSpec:
     thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (
         0.1,
     )  # of the measure that decides emergence; none: run to the end
-    after: Annotated[int, Field(ge=0, le=10**9)] = 0  # steps to go on after the last threshold is crossed
+    after: Steps = 0  # steps to go on after the last threshold is crossed
+    maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
     probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first
 
 
@@ -78,6 +80,11 @@ class RunSpec:
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """In the order in which they are crossed: a loss falls, an accuracy rises."""
+        return tuple(sorted(self.train.thresholds, reverse=self.task.decides == "loss"))
+
     def with_budget_of(self, other: "RunSpec") -> "RunSpec":
         """The same run with the larger of two budgets, and the thresholds of both."""
         a, b = self.train, other.train
@@ -86,6 +93,7 @@ class RunSpec:
             max_steps=max(a.max_steps, b.max_steps),
             after=max(a.after, b.after),
             thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
+            maps=tuple(sorted({*a.maps, *b.maps})),
         )
         return dataclasses.replace(self, train=train)
 

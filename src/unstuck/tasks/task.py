@@ -1,6 +1,6 @@
 """What a task is: a small frozen configuration that draws batches. Subclass it, in one file, for a task of your own."""
 
-from typing import ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import torch
 from pydantic import ConfigDict
@@ -34,9 +34,12 @@ class Task:
     """
 
     #: Whether inputs are token indices, to be embedded, rather than vectors.
-    tokens: ClassVar[bool] = False
-    #: Sequences in the evaluation set.
+    discrete: ClassVar[bool] = False
+    #: Sequences in the evaluation set, and those of them that an ordinary row of the curve looks at.
     evaluation: ClassVar[int] = 1024
+    probe: ClassVar[int] = 64
+    #: The measure whose thresholds decide emergence: a loss falls to them, an accuracy rises to them.
+    decides: ClassVar[Literal["loss", "accuracy"]] = "loss"
 
     @property
     def inputs(self) -> int:
@@ -64,3 +67,11 @@ class Task:
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Loss of each sequence, (n,): half the squared error."""
         return 0.5 * (outputs - targets).square().sum(-1)
+
+    def measures(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """All that is measured on each sequence, (n,) each; every evaluation set gives a column of each."""
+        return {"loss": self.losses(outputs, targets)}
+
+    def links(self, batch: Batch) -> dict[str, Tensor]:
+        """Attention to look at beside the read-out's: for each name, (n, T, T), True from a position to another."""
+        return {}

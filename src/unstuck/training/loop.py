@@ -14,15 +14,14 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from unstuck.observe.attention import attention_columns
+from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.spec import RunSpec
 from unstuck.tasks.task import Batch, Task
 
-from .emergence import EmergenceWatch
+from .emergence import watch_of
 from .seeds import stream
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
-PROBE = 64  # sequences of an ordinary row of the curve; a full evaluation has task.evaluation
 ROW_GROWTH = 0.04  # rows come every probe_every steps at first, later every 4% of the steps so far
 EVALUATION_BATCH = 128
 
@@ -40,6 +39,7 @@ class Checkpoint:
     grad_norm: float  # of the last step, for a row that may come before the next
     seconds: float
     evaluating: float  # of those seconds
+    pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
 
 
 @dataclass
@@ -75,15 +75,15 @@ class Run:
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self.world = self.task.world(stream(spec.seed, "world"))
         self.model = spec.model.build(
-            self.task.inputs, self.task.outputs, stream(spec.seed, "init"), tokens=self.task.tokens
+            self.task.inputs, self.task.outputs, stream(spec.seed, "init"), discrete=self.task.discrete
         ).to(self.device)
         self.optimizer = optimizer_of(spec, self.model)
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
-        self.watch = EmergenceWatch(spec.train.thresholds)
+        self.watch = watch_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
-        self.pending = (0.0, 0)
+        self.pending, self.pending_measure = (0.0, 0), 0.0
         self.grad_norm = math.nan
         self.seconds, self.evaluating = 0.0, 0.0
         self.resumed_from = 0
@@ -103,16 +103,22 @@ class Run:
 
     # -- one step
 
-    def _train_step(self) -> float:
+    def _train_step(self) -> tuple[float, float]:
+        """One step; returns its loss, and its value of the measure that decides."""
         batch = Batch(*(x.to(self.device) for x in self.task.sample(self.spec.train.batch, self.data, self.world)))
-        loss = self.task.losses(self.model(batch.inputs), batch.targets).mean()
+        outputs = self.model(batch.inputs)
+        loss = self.task.losses(outputs, batch.targets).mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.step += 1
         value = loss.item()
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
-        return value
+        if self.task.decides == "loss":
+            return value, value
+        measure = self.task.measures(outputs.detach(), batch.targets)[self.task.decides].mean().item()
+        self.pending_measure += measure
+        return value, measure
 
     # -- looking at it
 
@@ -124,46 +130,55 @@ class Run:
         return math.sqrt(sum(g.square().sum().item() for g in gradients))
 
     @torch.no_grad()
-    def _mean_loss(self, name: str, n: int) -> float:
+    def _evaluate(self, name: str, n: int) -> dict[str, float]:
+        """Means of all measures over the first n sequences of a set."""
         task, batch = self.sets[name]
-        total = 0.0
+        totals: dict[str, float] = {}
         for start in range(0, n, EVALUATION_BATCH):
             part = slice(start, min(start + EVALUATION_BATCH, n))
-            total += task.losses(self.model(batch.inputs[part]), batch.targets[part]).sum().item()
-        return total / n
+            for key, values in task.measures(self.model(batch.inputs[part]), batch.targets[part]).items():
+                totals[key] = totals.get(key, 0.0) + values.sum().item()
+        return {key: total / n for key, total in totals.items()}
 
     @torch.no_grad()
-    def _observe(self) -> tuple[float, dict[str, float]]:
-        """Loss and attention on the first sequences of the primary set, from one pass."""
+    def _observe(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Measures and attention on the first sequences of the primary set, from one pass."""
+        task, part = self.look(self.task.probe)
+        columns: dict[str, float] = {}
+        if hasattr(self.model, "observe"):
+            links = task.links(part)
+            outputs, maps = self.model.observe(part.inputs, **({"whole": True} if links else {}))
+            columns = attention_columns([m[:, :, -1] for m in maps] if links else maps, part)
+            columns |= link_columns(maps, links)
+        else:
+            outputs = self.model(part.inputs)
+        return {k: v.mean().item() for k, v in task.measures(outputs, part.targets).items()}, columns
+
+    def look(self, n: int) -> tuple[Task, Batch]:
+        """The primary task and the first n sequences of its evaluation set."""
         task, batch = self.sets["primary"]
-        part = Batch(*(x[:PROBE] for x in batch))
-        if not hasattr(self.model, "observe"):
-            return task.losses(self.model(part.inputs), part.targets).mean().item(), {}
-        outputs, maps = self.model.observe(part.inputs)
-        return task.losses(outputs, part.targets).mean().item(), attention_columns(maps, part)
+        return task, Batch(*(x[:n] for x in batch))
 
     def _add_row(self, *, full: bool) -> None:
         begun = time.perf_counter()
         total, count = self.pending
-        probe_loss, attention = self._observe()
-        n = len(self.sets["primary"][1].inputs) if full else min(PROBE, len(self.sets["primary"][1].inputs))
-        losses = {"primary": self._mean_loss("primary", n) if full else probe_loss}
+        probed, attention = self._observe()
+        size = len(self.sets["primary"][1].inputs)
+        n = size if full else min(self.task.probe, size)
+        found = {"primary": self._evaluate("primary", n) if full else probed}
         for name in ("clean", "like"):
-            twins = [k for k in losses if self.sets[k] is self.sets[name]]
-            losses[name] = losses[twins[0]] if twins else self._mean_loss(name, n)
-        row = {
-            "step": self.step,
-            "train_loss": total / count if count else math.nan,
-            "test_loss": losses["primary"],
-            "clean_loss": losses["clean"],
-            "like_loss": losses["like"],
-            "evaluated": n,
-            "grad_norm": self._grad_norm(),
-            **attention,
-        }
+            twins = [k for k in found if self.sets[k] is self.sets[name]]
+            found[name] = found[twins[0]] if twins else self._evaluate(name, n)
+        row = {"step": self.step, "train_loss": total / count if count else math.nan}
+        for measure in probed:
+            if measure == self.task.decides != "loss":
+                row[f"train_{measure}"] = self.pending_measure / count if count else math.nan
+            names = {"test": "primary", "clean": "clean", "like": "like"}
+            row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
+        row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
         self.rows.append(row)
-        self.pending = (0.0, 0)
-        self.watch.evaluated(self.step, losses["primary"], full=full)
+        self.pending, self.pending_measure = (0.0, 0), 0.0
+        self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
         self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))
         self.evaluating += time.perf_counter() - begun
 
@@ -180,7 +195,7 @@ class Run:
         t = self.spec.train
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
-            self._add_row(full=False)
+            self._add_row(full=self.watch.wants_full(0))
             on_row(self)
         status: Status | None = None
         while status is None:
@@ -192,11 +207,11 @@ class Run:
             elif stop():
                 status = "stopped"
             else:
-                value = self._train_step()
+                value, measure = self._train_step()
                 if not math.isfinite(value) or value > 1e6:
                     status = "diverged"
                     break
-                self.watch.trained(value)
+                self.watch.trained(measure)
                 full = self.watch.wants_full(self.step)
                 if full or self.step >= self.next_row:
                     self._add_row(full=full)
@@ -206,6 +221,8 @@ class Run:
         if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
             self._add_row(full=True)
             on_row(self)
+        if status == "censored" and self.watch.last_crossing is not None:
+            status = "emerged"  # as the last evaluation shows
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
 
@@ -243,6 +260,7 @@ class Run:
             grad_norm=self._grad_norm(),
             seconds=self.seconds,
             evaluating=self.evaluating,
+            pending_measure=self.pending_measure,
         )
 
     def _restore(self, c: Checkpoint) -> None:
@@ -256,7 +274,7 @@ class Run:
                 state.setdefault(int(i), {})[name] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         self.data.set_state(c.tensors["rng.data"])
-        self.watch = EmergenceWatch.restore(c.watch, self.spec.train.thresholds)
+        self.watch = self.watch.restore(c.watch, self.spec.train.thresholds)
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
-        self.grad_norm, self.evaluating = c.grad_norm, c.evaluating
+        self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import plot_plateaus
 from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.lab import TieredRun, grid, raced, tuned
 from unstuck.papers.style import legend_outside, panels
 
-RATES = [1e-4, 3e-4]
+RATES = [3e-4, 1e-4]  # the faster one first
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -24,20 +24,11 @@ def runs(profile: Profile) -> list[TieredRun]:
         "paper": (256, [8, 16, 32, 64, 128], [0.0, 0.05, 0.1, 0.2, 0.4], [0, 1, 2, 3, 4]),
     }[profile]
     fixed = {"task.T": T, "train.thresholds": [0.4]}
-    runs = grid("regression", 3, seeds, fixed, task__p=p, task__d=d, optim__lr=RATES[::-1])  # the faster one first
-    return [r._replace(race=f"{r.spec.task.p} {r.spec.task.d} {r.spec.seed}") for r in runs]
-
-
-def tuned(table: pd.DataFrame) -> pd.DataFrame:
-    """For each p and d the runs of the rate with the shorter mean plateau."""
-    at_least = table.assign(at_least=table["plateau_steps"].fillna(table["steps"]))
-    mean = at_least.groupby(["p", "d", "lr"], as_index=False)["at_least"].mean()
-    best = mean.sort_values("at_least").drop_duplicates(["p", "d"])[["p", "d", "lr"]]
-    return table.merge(best, on=["p", "d", "lr"])
+    return raced(grid("regression", 3, seeds, fixed, task__p=p, task__d=d), RATES)
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    best = tuned(table)
+    best = tuned(table, ["p", "d"])
     picture, (ax,) = panels(width=5.6, height=4.0)
     plot_plateaus(ax, best, x="d", by="p", law=None, xlabel="dimension d", label="p")
     for _, rows in best.groupby("p"):
@@ -50,7 +41,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    means = tuned(table).pivot_table("plateau_steps", "d", "p").dropna()
+    means = tuned(table, ["p", "d"]).pivot_table("plateau_steps", "d", "p").dropna()
     if means.empty or 0.0 not in means or means.shape[1] < 2:
         return [Claim("gain by repetition", "too few runs yet", "repetition helps more as d grows", None)]
     gain = means[0.0] / means.drop(columns=0.0).min(axis=1)

@@ -1,0 +1,144 @@
+"""Which heads solve recall: who copies a key into its value, who selects the value; shown by attention, proven by
+ablation.
+
+An induction head takes two steps. A head that *copies* looks from a value to the key before it, so that the value's
+position knows its key; a head that *selects*, in a later layer, looks from the query to the value whose key it is. Such
+attention alone proves little: other heads may do the same, or nothing may come of it. So a head is named only if the
+model cannot do without it, and can do without any other.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from unstuck.tasks.task import Batch, Task
+
+ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
+COLLAPSED = 0.2  # of the accuracy above chance: what is left at most when a needed part is taken away
+
+
+@contextmanager
+def ablated(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
+    """The model with heads, given as (layer, head), cut off from what they see: each gives, at each position, its mean
+    output over the batch. So run it on a large batch."""
+    hooks = []
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    for layer, which in by_layer.items():
+        attention: Any = model.get_submodule(f"layers.{layer}.attention")
+
+        def cut(module: nn.Module, args: tuple[Tensor], which: list[int] = which, qk: int = attention.c.qk) -> Tensor:
+            y = args[0].clone()  # (n, T, heads qk), or (n, heads qk) where only the last position is computed
+            for head in which:
+                part = y[..., head * qk : (head + 1) * qk]
+                part[:] = part.mean(0, keepdim=True)
+            return y
+
+        hooks.append(attention.out.register_forward_pre_hook(cut))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def ablations(model: Any, task: Task, batch: Batch, measure: str = "accuracy") -> pd.DataFrame:
+    """The measure on `batch` without each head, and without all heads of each layer (`head` is -1)."""
+    layers, heads = len(model.layers), model.c.heads
+    parts = [(layer, head) for layer in range(layers) for head in (-1, *range(heads))]
+    rows = []
+    for layer, head in parts:
+        cut = [(layer, h) for h in range(heads)] if head == -1 else [(layer, head)]
+        with ablated(model, cut):
+            value = task.measures(model(batch.inputs), batch.targets)[measure].mean().item()
+        rows.append({"layer": layer, "head": head, "without": value})
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The head that plays a role, or the layer whose heads share it; or, where neither is needed, nothing."""
+
+    role: str
+    layer: int | None = None
+    head: int | None = None
+    attention: float = 0.0  # of the best head, at the end
+    since: int | None = None  # the step from which on that was more than half of the way from its start to its end
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Who copies, who selects, and the ablations that prove it."""
+
+    accuracy: float
+    chance: float
+    parts: list[Part]
+    without: list[dict[str, float]] = field(repr=False)
+    says: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chance: float) -> Circuit:
+    """Name the circuit of a trained model from its curve and from ablations on `batch`.
+
+    `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
+    the highest for it, ablating it leaves at most a tenth of the accuracy above chance, and no head outside the circuit
+    does so too. Where the heads of a layer stand in for each other, the layer is named by the same rule.
+    """
+    with torch.no_grad():
+        accuracy = task.measures(model(batch.inputs), batch.targets)["accuracy"].mean().item()
+    table = ablations(model, task, batch)
+    lost = chance + COLLAPSED * (accuracy - chance)
+    needed = {(int(r.layer), int(r.head)) for r in table.itertuples() if r.without <= lost}
+    best = {role: _best(curve, column) for role, column in ROLES.items()}
+    parts = []
+    for role, (layer, head) in best.items():
+        column = f"{ROLES[role]}_{layer}_{head}"
+        part = Part(role, attention=float(curve[column].iloc[-1]), since=_since(curve, column))
+        single = {p for p in needed if p[1] >= 0}
+        whole = {p for p in needed if p[1] == -1}
+        if (layer, head) in single and single <= set(best.values()):
+            part = replace(part, layer=layer, head=head)
+        elif (layer, -1) in whole and whole <= {(place[0], -1) for place in best.values()}:
+            part = replace(part, layer=layer)
+        parts.append(part)
+    says = [_says(part, best[part.role]) for part in parts]
+    return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
+
+
+def _best(curve: pd.DataFrame, column: str) -> tuple[int, int]:
+    """Layer and head with the highest attention of a kind, at the end."""
+    columns = [c for c in curve if c.startswith(f"{column}_")]
+    _, layer, head = str(curve[columns].iloc[-1].idxmax()).rsplit("_", 2)
+    return int(layer), int(head)
+
+
+def _since(curve: pd.DataFrame, column: str) -> int | None:
+    values = curve[column].to_numpy()
+    low = values < (values[0] + values[-1]) / 2
+    if values[-1] <= values[0]:
+        return None
+    after = int(low.nonzero()[0][-1]) + 1
+    return int(curve["step"].iloc[after])
+
+
+def _says(part: Part, best: tuple[int, int]) -> str:
+    """Layers and heads are counted from 1 in words, as in the paper."""
+    to = {"copies": "value to key", "selects": "query to value"}[part.role]
+    strength = f"attention from {to} {part.attention:.2f}"
+    if part.since is not None:
+        strength += f", most of it since step {part.since}"
+    if part.layer is None:
+        return f"no head or layer {part.role} alone: strongest is layer {best[0] + 1}, head {best[1] + 1} ({strength})"
+    if part.head is None:
+        return f"layer {part.layer + 1} {part.role}, its heads together ({strength})"
+    return f"layer {part.layer + 1}, head {part.head + 1} {part.role} ({strength})"

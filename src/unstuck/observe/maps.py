@@ -1,0 +1,67 @@
+"""Attention over a whole sequence at chosen steps: a table of it, and a picture with the tokens on the axes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from unstuck.tasks.task import Batch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@torch.no_grad()
+def attention_table(model: Any, batch: Batch, step: int = 0) -> pd.DataFrame:
+    """The attention of every layer and head on the first sequence of `batch`, a row for each pair of positions.
+
+    `token` is what stands at the position that is looked at: its index in a discrete vocabulary, else its position;
+    `relevant` whether the target depends on it.
+    """
+    inputs = batch.inputs[:1]
+    maps = torch.cat(model.attention(inputs)).cpu().numpy()  # (layers, heads, T, T)
+    layers, heads, T, _ = maps.shape
+    tokens = inputs[0].cpu().numpy() if inputs.dtype == torch.long else np.arange(T)
+    layer, head, row, column = (x.ravel() for x in np.indices((layers, heads, T, T)))
+    return pd.DataFrame(
+        {
+            "step": step,
+            "layer": layer,
+            "head": head,
+            "row": row,
+            "column": column,
+            "token": tokens[column],
+            "relevant": batch.relevant[0].cpu().numpy()[column],
+            "weight": maps.ravel(),
+        }
+    )
+
+
+def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps: Sequence[int]) -> "Figure":
+    """A row of maps for each (layer, head), a column for each step; the relevant tokens are in bold."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(2.9 * len(steps) + 0.6, 2.9 * len(heads) + 0.4), layout="constrained")
+    axes = picture.subplots(len(heads), len(steps), squeeze=False)
+    places = table.drop_duplicates("column").sort_values("column")
+    image: Any = None
+    for i, (layer, head) in enumerate(heads):
+        for j, step in enumerate(steps):
+            part = table[(table["layer"] == layer) & (table["head"] == head) & (table["step"] == step)]
+            ax = axes[i, j]
+            image = ax.imshow(part.pivot_table("weight", "row", "column").to_numpy(), vmin=0, vmax=1, cmap="Greys")
+            for set_ticks in (ax.set_xticks, ax.set_yticks):
+                set_ticks(places["column"], [str(t) for t in places["token"]], fontsize=6.5)
+            for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+                for label, relevant in zip(labels, places["relevant"], strict=True):
+                    label.set_fontweight("bold" if relevant else "normal")
+                    label.set_color("#D55E00" if relevant else "#222222")
+            ax.set_title(f"layer {layer + 1}, head {head + 1}, step {step:,}", fontsize=9)
+            if j == 0:
+                ax.set_ylabel("from")
+            if i == len(heads) - 1:
+                ax.set_xlabel("to")
+    picture.colorbar(image, ax=axes, shrink=0.6, label="attention")
+    return picture

@@ -1,0 +1,55 @@
+"""attention-maps: where the copying and the selecting head look, before and after the jump.
+
+Not in the paper. One sequence of the recall run of Figure 17 at three steps, its tokens on the axes, the value that is
+asked for in colour.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.observe.maps import draw_attention
+from unstuck.papers.emergence.fig17 import runs as attention_run
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves
+from unstuck.runs.store import Store
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    return attention_run(profile)
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    """The maps of the strongest copying and the strongest selecting head: at the start, before 50%, and at the end."""
+    (run,) = runs(profile)
+    curve, maps = curves([run], store), Store(store).run(run.spec.run_id).maps()
+    if curve.empty or maps is None:
+        return pd.DataFrame()
+    heads = []
+    for kind in ("copy", "attn"):
+        columns = [c for c in curve if c.startswith(f"{kind}_")]
+        place = str(curve[columns].iloc[-1].idxmax()).split("_")[1:]
+        heads.append((int(place[0]), int(place[1])))
+    kept = np.sort(maps["step"].unique())
+    jump = curve.loc[curve["clean_accuracy"].rolling(3, min_periods=1, center=True).mean() >= 0.5, "step"]
+    before = kept[kept < (jump.iloc[0] if len(jump) else np.inf)]
+    steps = sorted({int(kept[0]), int(before[-1]), int(kept[-1])})
+    parts = []
+    for role, (layer, head) in zip(("copies", "selects"), heads, strict=True):
+        part = maps[(maps["layer"] == layer) & (maps["head"] == head) & maps["step"].isin(steps)]
+        parts.append(part.assign(role=role))
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    heads = list(dict.fromkeys(zip(table["layer"], table["head"], strict=True)))
+    return draw_attention(table, heads, sorted(table["step"].unique()))
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    last = table[(table["step"] == table["step"].max())]
+    selects = last[(last["role"] == "selects") & (last["row"] == last["row"].max()) & last["relevant"]]
+    share = float(selects["weight"].sum())
+    return [Claim("attention from the query to the value that is asked for, at the end", share, None, None)]

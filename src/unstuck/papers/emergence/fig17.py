@@ -1,0 +1,81 @@
+"""Figure 17: copying and selection rise together, at the jump.
+
+C.2. One recall run without repetition: accuracy, attention from the relevant value to its key (copying), and from the
+query to the relevant value (selection), for every layer and head. The circuit is named by ablation (observe/circuit).
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.runs.store import Store
+
+KINDS = {"copy": "copying: value to key", "attn": "selection: query to value"}
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    fixed = {
+        "quick": {**SMALL, "task.tokens": 16, "task.pairs": 4, "train.after": 100, "train.maps": [0, 200, 400, 500]},
+        "cpu": {"task.tokens": 64, "task.pairs": 8, "train.max_steps": 30_000, "train.maps": [*range(0, 12_001, 1000)]},
+        "paper": {"task.tokens": 256, "task.pairs": 32, "train.max_steps": 200_000},
+    }[profile]
+    return grid("recall", 1, [0], {**fixed, "train.thresholds": UNTIL_90})
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    (run,) = runs(profile)
+    table = curves([run], store)
+    if table.empty:
+        return table
+    heads = [c for c in table if c.startswith(("copy_", "attn_"))]
+    status = Store(store).run(run.spec.run_id).status() or {}
+    says = status.get("result", {}).get("circuit", {}).get("says", [])
+    return table[["tokens", "pairs", "seed", "step", "clean_accuracy", *heads]].assign(circuit="; ".join(says))
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, axes = panels(3, width=3.9)
+    axes[0].plot(table["step"], table["clean_accuracy"], color="#222222")
+    axes[0].set(xlabel="step", ylabel="test accuracy", ylim=(0, 1.02))
+    axes[0].set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
+    for ax, (kind, title) in zip(axes[1:], KINDS.items(), strict=True):
+        columns = [c for c in table if c.startswith(f"{kind}_")]
+        layers = sorted({int(c.split("_")[1]) for c in columns})
+        for layer, colour in shades(layers).items():
+            for i, column in enumerate(c for c in columns if c.startswith(f"{kind}_{layer}_")):
+                label = f"layer {layer + 1}" if i == 0 else None
+                ax.plot(table["step"], table[column], color=colour, lw=1.2, alpha=0.8, label=label)
+        ax.set(xlabel="step", ylabel="attention", ylim=(0, 1.02), title=title)
+    legend_outside(picture, axes[1])
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    last, top = {}, {}
+    for kind in KINDS:
+        columns = [c for c in table if c.startswith(f"{kind}_")]
+        best = str(table[columns].iloc[-1].idxmax())
+        values = table[best].to_numpy()
+        low = values < (values[0] + values[-1]) / 2
+        last[kind] = int(table["step"].iloc[int(low.nonzero()[0][-1]) + 1]) if values[-1] > values[0] else None
+        top[kind] = int(best.split("_")[1]) + 1
+    layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
+    ours = f"copying in layer {top['copy']}, selection in layer {top['attn']} of {layers}"
+    claims = [
+        Claim(
+            "where", ours, "copying in layer 3, selection in layer 4 of 4", top["copy"] == layers - 1 == top["attn"] - 1
+        )
+    ]
+    jump = table.loc[table["clean_accuracy"].rolling(3, min_periods=1, center=True).mean() >= 0.5, "step"]
+    if len(jump) and None not in last.values():
+        steps = {"copying": last["copy"], "selection": last["attn"], "accuracy 50%": int(jump.iloc[0])}
+        text = ", ".join(f"{name} {step}" for name, step in steps.items())
+        near = max(abs(int(s) - steps["accuracy 50%"]) for s in steps.values()) <= 0.1 * steps["accuracy 50%"]  # type: ignore[arg-type, operator]
+        claims.append(Claim("half-way steps", text, "together, at the jump", near, "together: within 10%"))
+    claims.append(Claim("circuit, by ablation", str(table["circuit"].iloc[-1] or "none named"), None, None))
+    return claims

@@ -1,0 +1,63 @@
+"""Figure 4 left and middle: recall emerges suddenly, and later with more pairs.
+
+Section 3.2. Accuracy and loss on clean data for several numbers of pairs and one vocabulary, without repetition.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.papers.style import legend_outside, panels, shades
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    pairs, fixed = {
+        "quick": ([3, 4], {**SMALL, "task.tokens": 16}),
+        "cpu": ([4, 6, 8, 12], {"task.tokens": 64, "train.max_steps": 30_000}),
+        "paper": ([8, 16, 32, 48], {"task.tokens": 256, "train.max_steps": 200_000}),
+    }[profile]
+    return grid("recall", 1, [0], {**fixed, "train.thresholds": UNTIL_90}, task__pairs=pairs)
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    table = curves(runs(profile), store)
+    return table if table.empty else table[["tokens", "pairs", "seed", "step", "clean_loss", "clean_accuracy"]]
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, right) = panels(2, width=4.4)
+    for pairs, colour in shades(sorted(table["pairs"].unique())).items():
+        curve = table[table["pairs"] == pairs]
+        left.plot(curve["step"], curve["clean_accuracy"], color=colour, lw=1.3, label=f"{pairs} pairs")
+        right.plot(curve["step"], curve["clean_loss"], color=colour, lw=1.3)
+    left.set(xlabel="step", ylabel="test accuracy", ylim=(0, 1.02))
+    right.set(xlabel="step", ylabel="test loss (cross-entropy)", ylim=(0, None))
+    left.set_title(f"recall, {table['tokens'].iloc[0]} tokens")
+    legend_outside(picture, left)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    lines, widths = {}, []
+    for pairs, curve in table.groupby("pairs"):
+        smooth = curve["clean_accuracy"].rolling(3, min_periods=1, center=True).mean().to_numpy()
+        above = [np.flatnonzero(smooth >= level) for level in (0.5, 0.8)]
+        if all(len(a) for a in above):
+            half, high = (int(curve["step"].iloc[a[0]]) for a in above)
+            lines[pairs] = half
+            widths.append((high - half) / high)
+    if not lines:
+        return [Claim("emergence", "no run has got there yet", "sudden", None)]
+    text = ", ".join(f"{pairs} pairs: {step}" for pairs, step in lines.items())
+    steps = list(lines.values())
+    later = bool(np.all(np.diff(steps) > 0)) if len(steps) > 1 else None
+    sharp = f"from 50% to 80% in {min(widths):.0%} to {max(widths):.0%} of the steps"
+    return [
+        Claim("steps to 50% accuracy", text, "later with more pairs", later),
+        Claim("sharp transition", sharp, "sharp phase transition", bool(max(widths) < 0.35), "sharp: below 35%"),
+    ]

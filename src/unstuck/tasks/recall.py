@@ -1,0 +1,113 @@
+"""In-context associative recall (Sections 3.1 and C.1): say the value that followed the query when it was a key."""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from .single_location import Probability
+from .task import Batch, Task, config
+
+REPEATED = 2  # tokens that cross-sample repetition favours: the first two of the vocabulary
+
+
+@config
+class Recall(Task):
+    """Find the query among the keys, and say its value.
+
+        Y I   A X   U R   Z Y   C A   Z        target: Y
+        k v   k v   k v   k v   k v   query
+
+    Keys are distinct, values too, and both come from one vocabulary; which value belongs to which key is drawn anew
+    for every sequence. The query is one of two repeated tokens with probability p, else any token. It stands in the
+    context B times on average. `copies="always"`: one slot, chosen uniformly, always holds it, and every other one
+    with probability (B - 1)/(pairs - 1). `copies="bernoulli"`, the paper's rule: each slot with probability B/pairs,
+    which sometimes leaves none, and then the target cannot be known. Zucchet et al. 2025, Sections 3.1 and C.1.
+    """
+
+    version: ClassVar[int] = 1  # raised when what is drawn changes
+    discrete: ClassVar[bool] = True
+    evaluation: ClassVar[int] = 2048
+    decides: ClassVar[Literal["loss", "accuracy"]] = "accuracy"
+
+    tokens: Annotated[int, Field(ge=3, le=1_000_000)] = 64  # size of the vocabulary
+    pairs: Annotated[int, Field(ge=2, le=32_767)] = 8  # of a key and a value; the sequence has 2 pairs + 1 tokens
+    B: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # mean copies of the query (in-context repetition)
+    p: Probability = 0.0  # chance that the query is one of the two repeated tokens (cross-sample repetition)
+    copies: Literal["always", "bernoulli"] = "always"  # at least one copy, or the paper's rule
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Recall":
+        if self.pairs >= self.tokens:
+            raise ValueError(f"task.pairs is {self.pairs}, but must be below task.tokens = {self.tokens}")
+        if self.pairs < self.B:
+            raise ValueError(f"task.B is {self.B:g}, but must be at most task.pairs = {self.pairs}")
+        return self
+
+    @property
+    def T(self) -> int:
+        return 2 * self.pairs + 1
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of a guess among the values of the context."""
+        return 1 / self.pairs
+
+    @property
+    def inputs(self) -> int:
+        return self.tokens
+
+    @property
+    def outputs(self) -> int:
+        return self.tokens
+
+    def queries(self, n: int, rng: torch.Generator) -> Tensor:
+        """n draws of the query, (n,): p/2 + (1 - p)/tokens on each repeated token."""
+        query = torch.randint(self.tokens, (n,), generator=rng)
+        if self.p > 0:
+            repeated = torch.randint(REPEATED, (n,), generator=rng)
+            query = torch.where(torch.rand(n, generator=rng) < self.p, repeated, query)
+        return query
+
+    def slots(self, n: int, rng: torch.Generator) -> Tensor:
+        """Which of the pairs hold the query, (n, pairs)."""
+        if self.copies == "bernoulli":
+            return torch.rand(n, self.pairs, generator=rng) < self.B / self.pairs
+        one = torch.randint(self.pairs, (n, 1), generator=rng)
+        holds = torch.rand(n, self.pairs, generator=rng) < (self.B - 1) / (self.pairs - 1)
+        return holds.scatter_(1, one, True)
+
+    def sample(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Batch:
+        query = self.queries(n, rng)[:, None]  # (n, 1)
+        holds = self.slots(n, rng)
+        # Distinct keys other than the query: the first tokens of a random order from which the query is taken out.
+        order = torch.rand(n, self.tokens, generator=rng).scatter_(1, query, -1.0)
+        others = order.topk(self.pairs, dim=1).indices  # (n, pairs)
+        # A random one-to-one map of keys to values, as far as this sequence needs it: last, that of the query.
+        values = torch.rand(n, self.tokens, generator=rng).topk(self.pairs + 1, dim=1).indices
+        target = values[:, -1:]
+        keys = torch.where(holds, query, others)
+        values = torch.where(holds, target, values[:, :-1])
+        inputs = torch.cat([torch.stack([keys, values], 2).flatten(1), query], 1)  # (n, T)
+        relevant = torch.zeros(n, self.T, dtype=torch.bool)
+        relevant[:, 1:-1:2] = holds
+        return Batch(inputs, target[:, 0], relevant)
+
+    def clean(self) -> "Recall":
+        return replace(self, B=1.0, p=0.0, copies="always")
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of each sequence."""
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    def measures(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        right = (outputs.argmax(-1) == targets).to(outputs.dtype)
+        return {"loss": self.losses(outputs, targets), "accuracy": right}
+
+    def links(self, batch: Batch) -> dict[str, Tensor]:
+        """Copying: from each value that is asked for to the key before it."""
+        copy = torch.diag_embed(batch.relevant[:, 1:], offset=-1)  # (n, T, T): row t, column t - 1
+        return {"copy": copy}

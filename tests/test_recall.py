@@ -1,0 +1,327 @@
+"""Recall: what is drawn (C.1), when an accuracy has emerged, and a small model whose circuit is named and proven."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from unstuck.cli import main
+from unstuck.errors import BadInput
+from unstuck.models.transformer import Transformer
+from unstuck.observe.attention import link_columns
+from unstuck.observe.circuit import ablated, ablations, find_circuit
+from unstuck.observe.maps import attention_table, draw_attention
+from unstuck.runs.execute import enough
+from unstuck.runs.store import Store
+from unstuck.spec import load_spec
+from unstuck.tasks.recall import Recall
+from unstuck.training.emergence import RisingWatch
+from unstuck.training.loop import Run
+from unstuck.training.seeds import stream
+
+SMALL = ["task.tokens=16", "task.pairs=4", "model.layers=2", "model.heads=1", "model.width=64", "model.qk=32"]
+SMALL += ["optim.lr=3e-3", "train.batch=64"]
+
+
+# -- the task
+
+
+@st.composite
+def tasks(draw):
+    pairs = draw(st.integers(2, 8))
+    return Recall(
+        pairs=pairs,
+        tokens=draw(st.integers(max(3, pairs + 1), 20)),
+        B=draw(st.floats(1, pairs)),
+        p=draw(st.sampled_from([0.0, 0.3, 1.0])),
+        copies=draw(st.sampled_from(["always", "bernoulli"])),
+    )
+
+
+@given(tasks(), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_what_every_batch_obeys(task, seed):
+    batch = task.sample(24, stream(seed, "data"), {})
+    assert batch.inputs.shape == (24, 2 * task.pairs + 1)
+    assert batch.inputs.dtype == torch.long
+    assert batch.inputs.min() >= 0
+    assert batch.inputs.max() < task.tokens
+    for sequence, target, relevant in zip(*(x.tolist() for x in batch), strict=True):
+        keys, values, query = sequence[:-1:2], sequence[1::2], sequence[-1]
+        mapping = {}
+        for key, value in zip(keys, values, strict=True):
+            assert mapping.setdefault(key, value) == value  # a key has one value
+        assert len(set(mapping.values())) == len(mapping)  # and a value one key
+        copies = keys.count(query)
+        assert len(mapping) == len(keys) - max(0, copies - 1)  # the other keys are distinct
+        assert [i for i, r in enumerate(relevant) if r] == [2 * i + 1 for i, k in enumerate(keys) if k == query]
+        if copies:
+            assert mapping[query] == target
+        else:
+            assert target not in mapping.values()
+            assert task.copies == "bernoulli"
+        if task.p == 1:
+            assert query < 2
+
+
+@pytest.mark.parametrize("copies", ["always", "bernoulli"])
+def test_the_query_stands_in_the_context_as_often_as_asked(copies):
+    task = Recall(tokens=12, pairs=5, B=2.5, copies=copies)
+    batch = task.sample(40_000, stream(0, "data"), {})
+    count = batch.relevant.sum(1)
+    assert count.float().mean().item() == pytest.approx(2.5, abs=0.03)
+    assert batch.relevant[:, 1::2].float().mean(0).tolist() == pytest.approx([0.5] * 5, abs=0.015)  # no favourite slot
+    none = (count == 0).float().mean().item()
+    assert none == (0 if copies == "always" else pytest.approx(0.5**5, abs=0.005))
+
+
+def test_the_query_has_the_distribution_of_the_paper():
+    queries = Recall(tokens=10, pairs=3, p=0.4).queries(100_000, stream(0, "data"))
+    share = torch.bincount(queries, minlength=10) / len(queries)
+    assert share.tolist() == pytest.approx([0.4 / 2 + 0.6 / 10] * 2 + [0.6 / 10] * 8, abs=0.005)
+
+
+def test_values_and_other_keys_are_uniform():
+    batch = Recall(tokens=7, pairs=4, p=1.0).sample(60_000, stream(0, "data"), {})
+    assert (torch.bincount(batch.targets) / 60_000).tolist() == pytest.approx([1 / 7] * 7, abs=0.006)
+    others = batch.inputs[:, 0:-1:2][~batch.relevant[:, 1::2]]
+    share = torch.bincount(others, minlength=7) / len(others)
+    assert share[2:].tolist() == pytest.approx([1 / 6] * 5, abs=0.006)  # token 0 or 1 is the query, the other half free
+    assert share[:2].tolist() == pytest.approx([1 / 12] * 2, abs=0.006)
+
+
+def test_test_data_has_no_repetition():
+    clean = Recall(tokens=9, pairs=4, B=3, p=0.5, copies="bernoulli").primary()
+    assert clean == Recall(tokens=9, pairs=4)
+    assert (clean.sample(500, stream(0, "data"), {}).relevant.sum(1) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["task.pairs=64"], "task.pairs is 64, but must be below task.tokens = 64"),
+        (["task.B=9"], "task.B is 9, but must be at most task.pairs = 8"),
+        (["task.B=0.5"], "task.B"),
+        (["task.p=1.5"], "task.p"),
+        (["task.p=nan"], "task.p"),
+        (["task.tokens=2"], "task.tokens"),
+        (["task.pair=3"], "did you mean 'pairs'"),
+        (["task.copies=never"], "'always' or 'bernoulli'"),
+        (["train.thresholds=[0.5,1.5]"], "accuracies, from 0 to 1"),
+        (["train.maps=-3"], "train.maps"),
+    ],
+)
+def test_impossible_recall_is_refused(words, says):
+    with pytest.raises(BadInput) as e:
+        load_spec("recall", words)
+    assert says in str(e.value)
+
+
+NUMBERS = {"task.tokens": (9, 10**6), "task.pairs": (2, 63), "task.B": (1, 8), "task.p": (0, 1)}
+
+
+@given(key=st.sampled_from(sorted(NUMBERS)), below=st.booleans(), far=st.integers(1, 10**9))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_numbers_outside_are_one_sentence(capsys, key, below, far):
+    low, high = NUMBERS[key]
+    assert main(["train", "recall", f"{key}={low - far if below else high + far}", "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+# -- when an accuracy has emerged
+
+
+def watch_a_curve(accuracy, thresholds, *, steps, noise=0.0, seed=0):
+    """Feed a watch with a curve as the loop does; returns it, and how many full evaluations it asked for."""
+    rng = torch.Generator().manual_seed(seed)
+    watch, full, next_row = RisingWatch(thresholds), 0, 0
+    for step in range(steps):
+        if step:
+            right = torch.rand(32, generator=rng) < accuracy(step)
+            watch.trained(right.float().mean().item() if noise else accuracy(step))
+        wants = watch.wants_full(step)
+        if wants or step >= next_row:
+            n = 2048 if wants else 64
+            wobble = noise * math.sqrt(accuracy(step) * (1 - accuracy(step)) / n) * torch.randn(1, generator=rng).item()
+            watch.evaluated(step, min(1.0, max(0.0, accuracy(step) + wobble)), full=wants)
+            full += wants
+            next_row = step + max(25, math.ceil(0.04 * step))
+        if watch.last_crossing is not None:
+            break
+    return watch, full
+
+
+def jump(step, *, at, width, low=0.12):
+    return low + (0.98 - low) / (1 + math.exp(-(step - at) / width))
+
+
+@pytest.mark.parametrize(("at", "width"), [(800, 30), (5800, 120), (6000, 20), (3000, 400)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_crossings_are_found_within_two_percent(at, width, seed):
+    watch, full = watch_a_curve(lambda s: jump(s, at=at, width=width), (0.5, 0.9), steps=3 * at, noise=1.0, seed=seed)
+    for threshold in (0.5, 0.9):
+        true = at - width * math.log((0.98 - 0.12) / (threshold - 0.12) - 1)
+        assert watch.crossings[f"{threshold:g}"] == pytest.approx(true, rel=0.02)
+    assert full * 21 < 0.15 * 3 * at  # a full evaluation takes the time of about 21 steps
+
+
+def test_one_evaluation_by_luck_is_no_crossing():
+    watch = RisingWatch((0.5,))
+    for step, value in ((0, 0.1), (100, 0.55), (200, 0.2), (300, 0.6), (400, 0.7)):
+        watch.evaluated(step, value, full=True)
+    assert 200 < watch.crossings["0.5"] < 300
+
+
+def test_what_holds_from_the_start_is_crossed_at_the_start():
+    watch = RisingWatch((0.05, 0.5))
+    watch.evaluated(0, 0.08, full=True)
+    watch.evaluated(40, 0.09, full=True)
+    assert watch.crossings == {"0.05": 0.0}
+
+
+def test_small_evaluations_establish_nothing():
+    watch = RisingWatch((0.5,))
+    for step in range(5):
+        watch.evaluated(step, 0.9, full=False)
+    assert watch.crossings == {}
+
+
+def test_a_stored_run_answers_for_the_thresholds_it_crossed():
+    result = {"status": "emerged", "plateau_steps": 90.0, "crossings": {"0.5": 60.0, "0.9": 90.0}, "steps": 100}
+    status = {"state": "finished", "result": result}
+    half = enough(status, load_spec("recall", ["train.thresholds=0.5"]))
+    assert (half["plateau_steps"], half["threshold"]) == (60.0, 0.5)
+    both = enough(status, load_spec("recall", ["train.thresholds=[0.5,0.9]"]))
+    assert (both["plateau_steps"], both["threshold"]) == (90.0, 0.9)
+    assert enough(status, load_spec("recall", ["train.thresholds=[0.5,0.95]"])) is None
+
+
+# -- a small model that learns it
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A two-layer model trained to 90%."""
+    spec = load_spec("recall", [*SMALL, "train.after=60", "train.max_steps=2000"])
+    run = Run(spec)
+    return run, run.advance()
+
+
+def test_recall_emerges_and_its_heads_rise_at_the_jump(small):
+    _, result = small
+    assert result.status == "emerged"
+    assert result.crossings["0.5"] < result.crossings["0.9"] < 1500
+    before = result.curve[result.curve["step"] < 0.6 * result.crossings["0.5"]]
+    assert before["attn_1_0"].max() < 0.2  # the selecting head, from the query to the value
+    assert result.curve["attn_1_0"].iloc[-1] > 0.5
+    assert result.curve["copy_0_0"].iloc[-1] > 0.5
+    assert {"train_accuracy", "test_accuracy", "clean_accuracy", "like_accuracy", "test_loss"} <= set(result.curve)
+
+
+def test_the_circuit_is_named_and_proven(small):
+    run, result = small
+    task, batch = run.look(512)
+    circuit = find_circuit(run.model, task, batch, result.curve, task.chance)
+    assert [(p.role, p.layer, p.head) for p in circuit.parts] == [("copies", 0, 0), ("selects", 1, 0)]
+    assert circuit.accuracy > 0.85
+    assert all(abs(p.since - result.crossings["0.5"]) < 0.5 * result.crossings["0.5"] for p in circuit.parts)
+    without = {(r["layer"], r["head"]): r["without"] for r in circuit.without}
+    assert max(without[0, 0], without[1, 0]) < 0.35
+    assert "layer 1, head 1 copies" in circuit.says[0]
+
+
+def test_no_head_is_named_where_none_is_needed():
+    """An untrained model: ablation changes nothing, so there is nobody to name."""
+    task = Recall(tokens=16, pairs=4)
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    batch = task.sample(256, stream(0, "data"), {})
+    names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
+    curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.3] for n in names}})
+    circuit = find_circuit(model, task, batch, curve, chance=-1.0)  # nothing falls below it
+    assert [p.layer for p in circuit.parts] == [None, None]
+    assert all(line.startswith("no head or layer") for line in circuit.says)
+
+
+def test_ablation_cuts_one_head_and_only_while_it_lasts():
+    task = Recall(tokens=16, pairs=4)
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    inputs = task.sample(8, stream(0, "data"), {}).inputs
+    plain = model(inputs)
+    for layer in (0, 1):
+        with ablated(model, [(layer, 1)]):
+            assert not torch.allclose(model(inputs), plain, atol=1e-6)
+            one = model(inputs[:1])  # the mean over one sequence is that sequence
+        assert torch.allclose(one, plain[:1], atol=1e-5)
+    assert torch.equal(model(inputs), plain)
+    table = ablations(model, task, task.sample(64, stream(1, "data"), {}))
+    assert len(table) == 6
+
+
+def test_links_are_averaged_over_their_starts():
+    task = Recall(tokens=16, pairs=4, B=2)
+    batch = task.sample(32, stream(0, "data"), {})
+    maps = [torch.rand(32, 3, 9, 9, generator=stream(1, "data"))]
+    found = link_columns(maps, task.links(batch))
+    wanted = [maps[0][n, 1, t, t - 1].item() for n in range(32) for t in range(9) if batch.relevant[n, t]]
+    assert found["copy_0_1"] == pytest.approx(sum(wanted) / len(wanted), abs=1e-5)
+
+
+def test_the_same_attention_at_the_read_out_and_in_whole():
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    inputs = Recall(tokens=16, pairs=4).sample(8, stream(0, "data"), {}).inputs
+    (a, last), (b, whole) = model.observe(inputs), model.observe(inputs, whole=True)
+    assert torch.allclose(a, b)
+    for x, y in zip(last, whole, strict=True):
+        assert torch.allclose(x, y[:, :, -1], atol=1e-6)
+
+
+def test_the_command_names_the_circuit_and_keeps_the_maps(tmp_path, capsys):
+    words = ["train", "recall", *SMALL, "train.thresholds=0.3", "train.maps=[0,100]", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["status"], result["threshold"]) == ("emerged", 0.3)
+    assert {p["role"] for p in result["circuit"]["parts"]} == {"copies", "selects"}
+    maps = Store(tmp_path).run(result["run_id"]).maps()
+    assert sorted(maps["step"].unique()) == [0, 100]
+    assert maps.groupby(["step", "layer", "head", "row"])["weight"].sum().round(4).eq(1).all()
+    assert isinstance(draw_attention(maps, [(0, 0), (1, 0)], [0, 100]), Figure)
+    assert main(words) == 0
+    assert "test accuracy >= 0.3" in capsys.readouterr().out
+
+
+def test_a_map_has_the_tokens_of_its_sequence(small):
+    run, _ = small
+    _, batch = run.look(4)
+    table = attention_table(run.model, batch, step=7)
+    row = table[(table["layer"] == 1) & (table["row"] == 8)].sort_values("column")
+    assert row["token"].tolist() == batch.inputs[0].tolist()
+    assert row["relevant"].tolist() == batch.relevant[0].tolist()
+    assert row["weight"].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_recall_goes_on_from_a_checkpoint_bit_for_bit():
+    words = [*SMALL, "train.max_steps=60"]
+    whole = Run(load_spec("recall", words)).advance()
+    first = Run(load_spec("recall", words))
+    count = iter(range(10**6))
+    first.advance(stop=lambda: next(count) >= 33)
+    second = Run(load_spec("recall", words), first.checkpoint()).advance()
+    pd.testing.assert_frame_equal(whole.curve, second.curve)
+
+
+@pytest.mark.slow
+def test_the_papers_transformer_learns_recall():
+    result = Run(load_spec("recall", ["task.tokens=32", "task.pairs=4", "seed=0"])).advance()
+    assert 150 <= result.crossings["0.05"] <= 700
+    assert result.crossings["0.9"] < 4000
+    assert result.evaluation_share < 0.15
+    best = max((c for c in result.curve if c.startswith("attn_")), key=lambda c: result.curve[c].iloc[-1])
+    before = result.curve[result.curve["step"] < 0.5 * result.crossings["0.5"]]
+    assert before[best].max() < 0.2
+    assert result.curve[best].iloc[-1] > 0.5

@@ -71,6 +71,7 @@ class Part:
     head: int | None = None
     attention: float = 0.0  # of the best head, at the end
     since: int | None = None  # the step from which on that was more than half of the way from its start to its end
+    without: float | None = None  # the accuracy that is left when it is ablated
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     """Name the circuit of a trained model from its curve and from ablations on `batch`.
 
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
-    the highest for it, ablating it leaves at most a tenth of the accuracy above chance, and no head outside the circuit
+    the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and no head outside the circuit
     does so too. Where the heads of a layer stand in for each other, the layer is named by the same rule.
     """
     with torch.no_grad():
@@ -107,9 +108,9 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
         single = {p for p in needed if p[1] >= 0}
         whole = {p for p in needed if p[1] == -1}
         if (layer, head) in single and single <= set(best.values()):
-            part = replace(part, layer=layer, head=head)
+            part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
         elif (layer, -1) in whole and whole <= {(place[0], -1) for place in best.values()}:
-            part = replace(part, layer=layer)
+            part = replace(part, layer=layer, without=_without(table, layer, -1))
         parts.append(part)
     says = [_says(part, best[part.role]) for part in parts]
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
@@ -120,6 +121,10 @@ def _best(curve: pd.DataFrame, column: str) -> tuple[int, int]:
     columns = [c for c in curve if c.startswith(f"{column}_")]
     _, layer, head = str(curve[columns].iloc[-1].idxmax()).rsplit("_", 2)
     return int(layer), int(head)
+
+
+def _without(table: pd.DataFrame, layer: int, head: int) -> float:
+    return float(table.loc[(table["layer"] == layer) & (table["head"] == head), "without"].iloc[0])
 
 
 def _since(curve: pd.DataFrame, column: str) -> int | None:
@@ -137,6 +142,8 @@ def _says(part: Part, best: tuple[int, int]) -> str:
     strength = f"attention from {to} {part.attention:.2f}"
     if part.since is not None:
         strength += f", most of it since step {part.since}"
+    if part.without is not None:
+        strength += f"; without it {part.without:.0%}"
     if part.layer is None:
         return f"no head or layer {part.role} alone: strongest is layer {best[0] + 1}, head {best[1] + 1} ({strength})"
     if part.head is None:

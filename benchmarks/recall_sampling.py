@@ -1,0 +1,65 @@
+"""Drawing a batch of recall at 256 tokens, 32 pairs, batch 32: its share of a training step, and against a loop over
+sequences.
+
+The baseline draws one sequence after the other with NumPy, as one writes C.1 down: a permutation as the mapping, the
+query, the slots that hold it, the other keys without replacement. Both in one run, one thread.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unstuck.spec import load_spec
+from unstuck.tasks.recall import REPEATED, Recall
+from unstuck.training.loop import Run
+from unstuck.training.seeds import stream
+
+AIM_SHARE, AIM_RATIO = 0.05, 1.5
+
+
+def one_by_one(task: Recall, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    inputs = np.empty((n, task.T), dtype=np.int64)
+    targets = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        mapping = rng.permutation(task.tokens)
+        query = rng.integers(REPEATED) if task.p and rng.random() < task.p else rng.integers(task.tokens)
+        holds = rng.random(task.pairs) < (task.B - 1) / (task.pairs - 1)
+        holds[rng.integers(task.pairs)] = True
+        keys = rng.choice(task.tokens - 1, task.pairs, replace=False)
+        keys[keys >= query] += 1
+        keys[holds] = query
+        inputs[i, 0:-1:2], inputs[i, 1::2], inputs[i, -1] = keys, mapping[keys], query
+        targets[i] = mapping[query]
+    return inputs, targets
+
+
+def seconds(job: Callable[[], object], repeats: int) -> float:
+    job()
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            job()
+        best = min(best, (time.perf_counter() - start) / repeats)
+    return best
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    run = Run(load_spec("recall", ["task.tokens=256", "task.pairs=32"]))
+    task, rng, loop_rng = run.task, stream(0, "data"), np.random.default_rng(0)
+    step = seconds(run._train_step, 2)
+    ours = seconds(lambda: task.sample(32, rng, {}), 100)
+    loop = seconds(lambda: one_by_one(task, 32, loop_rng), 20)
+    print(f"training step            {1e3 * step:8.2f} ms")
+    print(f"sampling, vectorised     {1e3 * ours:8.2f} ms")
+    print(f"sampling, one by one     {1e3 * loop:8.2f} ms")
+    print(f"share of a step          {ours / step:8.2%}   (aim: at most {AIM_SHARE:.0%})")
+    print(f"ratio to the loop        {loop / ours:8.2f} x (aim: at least {AIM_RATIO})")
+
+
+if __name__ == "__main__":
+    main()

@@ -49,6 +49,45 @@ def test_intervals_cover_as_often_as_they_say():
     assert 870 <= inside <= 930  # 900 expected, standard deviation 9.5
 
 
+def test_intervals_cover_where_sizes_have_a_misfit_of_their_own():
+    """Three seeds a size, and a deviation from the law that they share: more seeds do not make the law better known."""
+    inside = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        sizes = pd.DataFrame(list(itertools.product([8, 16, 32, 64], [16, 32, 64, 128])), columns=["d", "T"])
+        sizes["plateau_steps"] = 2 * sizes["d"] ** 1.2 * sizes["T"] ** 0.8 * np.exp(0.1 * rng.normal(size=16))
+        table = pd.concat([sizes] * 3, ignore_index=True)
+        table["plateau_steps"] *= np.exp(0.05 * rng.normal(size=48))
+        low, high = fit_power_law(table, "d + T", level=0.9).intervals["T"]
+        inside += low <= 0.8 <= high
+    assert 340 <= inside <= 380  # 360 expected, standard deviation 6
+
+
+def test_seeds_in_unequal_numbers_leave_the_estimates_those_of_all_runs():
+    table = runs(noise=0.3)
+    table = pd.concat([table, table.iloc[:7].assign(plateau_steps=lambda t: 1.3 * t["plateau_steps"])])
+    law = fit_power_law(table, "d + T/B")
+    X = np.column_stack([np.ones(len(table)), np.log(table["d"]), np.log(table["T"] / table["B"])])
+    beta = np.linalg.lstsq(X, np.log(table["plateau_steps"]), rcond=None)[0]
+    assert list(law.exponents.values()) == pytest.approx(beta[1:], rel=1e-9)
+    low, high = law.intervals["d"]
+    assert (low + high) / 2 == pytest.approx(beta[1], rel=1e-9)
+
+
+def test_a_run_that_did_not_look_out_for_a_threshold_is_not_censored_there():
+    table = pd.DataFrame(
+        {
+            "status": ["emerged", "emerged", "censored"],
+            "plateau_steps": [10.0, 20.0, None],
+            "crossing_0.4": [5.0, None, None],
+            "thresholds": [[0.4, 0.1], [0.1], [0.4]],
+        }
+    )
+    with pytest.warns(UserWarning, match="1 runs did not record threshold 0.4"):
+        found = at_threshold(table, 0.4)
+    assert found["status"].tolist() == ["emerged", "censored"]
+
+
 def test_terms_keep_the_users_spelling_and_tied_terms_share_an_exponent():
     tied = "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
     law = fit_power_law(runs(noise=0.1), f"{tied} + B")

@@ -205,6 +205,11 @@ def test_a_stored_run_answers_for_the_thresholds_it_crossed():
 # -- a small model that learns it
 
 
+def untrained():
+    task = Recall(tokens=16, pairs=4)
+    return Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(task, stream(0, "init"))
+
+
 @pytest.fixture(scope="module")
 def small():
     """A two-layer model trained to 90%."""
@@ -239,7 +244,9 @@ def test_the_circuit_is_named_and_proven(small):
 def test_no_head_is_named_where_none_is_needed():
     """An untrained model: ablation changes nothing, so there is nobody to name."""
     task = Recall(tokens=16, pairs=4)
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
+        Recall(tokens=16, pairs=4), stream(0, "init")
+    )
     batch = task.sample(256, stream(0, "data"), {})
     names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
     curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.3] for n in names}})
@@ -250,7 +257,9 @@ def test_no_head_is_named_where_none_is_needed():
 
 def test_ablation_cuts_one_head_and_only_while_it_lasts():
     task = Recall(tokens=16, pairs=4)
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
+        Recall(tokens=16, pairs=4), stream(0, "init")
+    )
     inputs = task.sample(8, stream(0, "data"), {}).inputs
     plain = model(inputs)
     for layer in (0, 1):
@@ -273,7 +282,9 @@ def test_links_are_averaged_over_their_starts():
 
 
 def test_the_same_attention_at_the_read_out_and_in_whole():
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(16, 16, stream(0, "init"), discrete=True)
+    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
+        Recall(tokens=16, pairs=4), stream(0, "init")
+    )
     inputs = Recall(tokens=16, pairs=4).sample(8, stream(0, "data"), {}).inputs
     (a, last), (b, whole) = model.observe(inputs), model.observe(inputs, whole=True)
     assert torch.allclose(a, b)

@@ -57,7 +57,7 @@ def test_a_damaged_file_is_named_and_the_rest_works(store, capsys):
     with pytest.warns(Damaged, match=r"curve\.parquet"):
         assert store.run(paths[2].name).curve() is None
     with pytest.warns(Damaged, match="starts anew"):
-        assert store.run(paths[2].name).read_checkpoint() is None
+        assert store.run(paths[2].name).resume(lambda checkpoint: checkpoint) is None
     assert main(["runs", str(store.path)]) == 0
     out, err = capsys.readouterr()
     assert "status.json is damaged" in err
@@ -105,12 +105,54 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatc
     assert len(store.table()) == before
 
 
-def test_a_failing_run_does_not_stop_a_sweep(tmp_path):
-    specs = expand("regression", [*TINY, "train.max_steps=3", "optim.name=sgd", "optim.lr=1e-3,100", "seed=0,1"])
-    done = run_sweep(specs, Store(tmp_path), workers=2)
-    assert done.as_json()["runs"] == 4
+def test_a_diverging_run_does_not_stop_a_sweep(tmp_path):
+    words = [*TINY, "train.max_steps=30", "optim.name=sgd", "optim.lr=1e-3,100", "seed=0,1"]
+    specs = expand("regression", words)
+    done = run_sweep(specs, Store(tmp_path), workers=2).as_json()
+    assert (done["runs"], done["diverged"], done["finished"]) == (4, 2, 2)
     again = run_sweep(specs, Store(tmp_path), workers=2)
     assert all(r["cached"] for r in again.results.values())
+
+
+def test_a_worker_that_is_killed_costs_no_run(tmp_path):
+    """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and goes on."""
+    process = start_sweep(tmp_path, kills=2)
+    while not at_work(tmp_path, since=0):
+        time.sleep(0.05)
+    (worker, *_) = children(process.pid)
+    os.kill(worker, signal.SIGKILL)
+    assert process.wait(timeout=120) == 0
+    assert [run.status()["state"] for run in Store(tmp_path)] == ["finished"] * 6
+
+
+@pytest.mark.slow
+def test_workers_end_with_their_parent(tmp_path):
+    process = start_sweep(tmp_path, kills=20)
+    while not at_work(tmp_path, since=0):
+        time.sleep(0.05)
+    workers = children(process.pid)
+    process.kill()  # the parent alone
+    process.wait()
+    deadline = time.monotonic() + 40
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def children(pid: int) -> list[int]:
+    """The sweep's worker processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+            if (
+                int(text.rpartition(")")[2].split()[1]) == pid
+                and b"spawn_main" in (path.parent / "cmdline").read_bytes()
+            ):
+                found.append(int(path.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
 
 
 def test_the_table_has_the_names_laws_are_written_in(store):
@@ -147,6 +189,62 @@ def test_a_class_that_no_worker_could_import_is_swept_in_this_process(tmp_path):
     assert done.as_json() | {"finished": 2, "failed": 1, "skipped": 0} == done.as_json()
     assert "broken" in done.failed[specs[2].run_id]
     assert run_sweep(specs[:2], Store(tmp_path), workers=0, seconds=0).count("finished") == 2  # cached
+
+
+FOREIGN = [
+    '{"state": "finished", "result": [1]}',
+    '{"state": "finished", "result": {"crossings": [1]}}',
+    '{"state": "finished", "result": {"a": 1}}',
+    '{"result": {}}',
+    "[" * 100_000,
+    "3",
+]
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_status_of_another_shape_is_named_and_the_run_done_again(store, content, capsys):
+    path = sorted(store.path.iterdir())[0]
+    words = ["sweep", "regression", *TINY, "train.max_steps=6", "seed=0,1,2,3", "--out", str(store.path), "--json"]
+    (path / "status.json").write_text(content)
+    for command in (["runs", str(store.path)], ["fit", str(store.path), "T"], words):
+        main(command)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+    assert json.loads(out) | {"failed": 0, "finished": 4} == json.loads(out)
+
+
+def test_the_checkpoint_of_another_run_is_not_used(tmp_path):
+    small, large = (
+        load_spec("regression", [*TINY, "train.max_steps=6", w]) for w in ("model.width=8", "model.width=12")
+    )
+    for spec in (small, large):
+        execute(spec, Store(tmp_path), keep=True)
+    here, there = (Store(tmp_path).run(spec.run_id).path for spec in (small, large))
+    (here / "checkpoint/state.safetensors").write_bytes((there / "checkpoint/state.safetensors").read_bytes())
+    with pytest.warns(Damaged, match="starts anew"):
+        again = execute(load_spec("regression", [*TINY, "train.max_steps=9", "model.width=8"]), Store(tmp_path))
+    assert (again["steps"], again["resumed_from"]) == (9, 0)
+
+
+def test_a_disk_that_takes_no_checkpoint_is_a_sentence(tmp_path, monkeypatch, capsys):
+    import safetensors.torch
+
+    def full(*args):
+        raise safetensors.SafetensorError("No space left on device")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    assert main(["train", "regression", *TINY, "train.max_steps=2", "--out", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert "checkpoint could not be written" in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_nobody_is_at_is_not_shown_as_running(store):
+    run = next(iter(store))
+    run.write_status({"state": "running", "step": 3})
+    assert store.table().set_index("run_id")["status"][run.path.name] == "interrupted"
+    with run.lock():
+        assert store.table().set_index("run_id")["status"][run.path.name] == "running"
 
 
 # -- killing

@@ -9,12 +9,14 @@ import torch
 
 import unstuck
 from unstuck.cli import main
+from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.training.emergence import EmergenceWatch
+from unstuck.theory import Flow
+from unstuck.training.emergence import FallingWatch
 from unstuck.training.loop import Run
 
 TINY = [
@@ -83,7 +85,7 @@ def drop(step, *, at, width, floor=0.01):
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width, noise):
     rng = np.random.default_rng(0)
-    watch = EmergenceWatch((0.1,))
+    watch = FallingWatch((0.1,))
     full, step, next_row = 0, 0, 20
     while watch.next_threshold is not None:
         step += 1
@@ -100,7 +102,7 @@ def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width,
 
 def test_a_noisy_row_between_two_full_evaluations_does_not_move_the_plateau():
     """The bracket is made of full evaluations; ordinary rows, on few sequences, may dip below the threshold early."""
-    watch = EmergenceWatch((0.1,))
+    watch = FallingWatch((0.1,))
     for _ in range(20):
         watch.trained(0.14)
     watch.evaluated(100, 0.14, full=True)
@@ -110,14 +112,42 @@ def test_a_noisy_row_between_two_full_evaluations_does_not_move_the_plateau():
     assert watch.crossings["0.1"] == pytest.approx(expected)
 
 
-def test_several_thresholds_cross_in_order_and_none_is_forgotten():
-    watch = EmergenceWatch((0.1, 0.4, 0.2))
-    for step in range(1, 400):
-        watch.trained(drop(step, at=200, width=10))
-        watch.evaluated(step, drop(step, at=200, width=10), full=watch.wants_full(step))
-    assert list(watch.crossings) == ["0.4", "0.2", "0.1"]
-    assert sorted(watch.crossings.values()) == list(watch.crossings.values())
-    assert watch.last_crossing == watch.crossings["0.1"]
+@pytest.mark.parametrize(("at", "width"), [(200, 10), (1500, 40)])
+@pytest.mark.parametrize("thresholds", [(0.1, 0.4, 0.2), (0.4,), (0.3,)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_thresholds_at_any_height_are_found_within_two_percent(at, width, thresholds, seed):
+    """Also 0.4, close to the plateau itself, and with rows on few sequences that are 6% off."""
+    rng = np.random.default_rng(seed)
+    watch, full, step, next_row = FallingWatch(thresholds), 0, 0, 0
+    while watch.next_threshold is not None:
+        value = drop(step, at=at, width=width)
+        if step:
+            watch.trained(value * math.exp(0.1 * rng.normal()))
+        wants = watch.wants_full(step)
+        if wants or step >= next_row:
+            watch.evaluated(step, value * math.exp(0 if wants else 0.06 * rng.normal()), full=wants)
+            full += wants
+            next_row = step + max(20, int(0.04 * step))
+        step += 1
+    for threshold in thresholds:
+        truth = at + width * math.log((0.55 - threshold) / (threshold - 0.01))
+        assert watch.crossings[f"{threshold:g}"] == pytest.approx(truth, rel=0.02)
+    assert list(watch.crossings.values()) == sorted(watch.crossings.values())
+    assert watch.last_crossing == max(watch.crossings.values())
+    assert full <= 4 * len(thresholds) + 0.005 * at  # each takes the time of eleven steps
+
+
+def test_a_budget_that_ended_on_the_plateau_does_not_move_the_crossing():
+    """Its last row is a full evaluation far from the threshold; the crossing is bounded by later ones."""
+    watch = FallingWatch((0.1,))
+    for step in range(600):
+        value = drop(step, at=500, width=15)
+        if step:
+            watch.trained(value)
+        full = step == 70 or watch.wants_full(step)
+        if full or step % 20 == 0:
+            watch.evaluated(step, value, full=full)
+    assert watch.crossings["0.1"] == pytest.approx(500 + 15 * math.log(0.45 / 0.09), rel=0.005)
 
 
 def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
@@ -215,3 +245,85 @@ def test_wandb_works_offline(tmp_path, capsys, monkeypatch):
     log = next(tmp_path.glob("wandb/offline-run-*/*.wandb")).read_bytes()
     assert log.count(b"test_loss") >= 4  # rows at steps 0, 5, 10, 12; the file's format is W&B's own affair
     assert b"single_location" in log
+
+
+def test_a_threshold_nobody_looked_out_for_is_not_answered_from_the_store(tmp_path):
+    """Easy runs: a finished or censored result says nothing about another threshold; nothing finished is lost."""
+    easy = ["task.T=2", "task.d=1", "train.max_steps=400"]
+    truth = {x: Run(tiny(*easy, f"train.thresholds={x}")).advance().plateau_steps for x in (0.3, 0.2)}
+    for first in ("[]", "1e-9", "0.2"):
+        store = Store(tmp_path / first)
+        before = execute(tiny(*easy, f"train.thresholds={first}"), store)
+        asked = execute(tiny(*easy, "train.thresholds=0.3"), store)
+        assert (asked["status"], asked["cached"]) == ("emerged", False)
+        assert asked["plateau_steps"] == pytest.approx(truth[0.3], rel=0.02)
+        assert asked["steps"] >= before["steps"]
+        again = execute(tiny(*easy, f"train.thresholds={first}"), store)
+        assert (again["status"], again["cached"]) == (before["status"], True)
+        if first == "0.2":
+            assert again["plateau_steps"] == pytest.approx(truth[0.2], rel=0.02)
+
+
+def test_going_over_a_finished_run_again_leaves_its_result_until_there_is_more(tmp_path):
+    store, easy = Store(tmp_path), ["task.T=2", "task.d=1", "train.max_steps=2000", "train.thresholds=0.3"]
+    first = execute(tiny(*easy), store)
+    curve = store.run(first["run_id"]).curve()
+    calls = iter(range(10**6))
+    stopped = execute(tiny(*easy, "train.after=50"), store, stop=lambda: next(calls) >= 5)
+    assert stopped["status"] == "stopped"
+    assert execute(tiny(*easy), store)["plateau_steps"] == first["plateau_steps"]
+    assert store.run(first["run_id"]).curve().equals(curve)
+    longer = execute(tiny(*easy, "train.after=50"), store)
+    assert (longer["resumed_from"], longer["plateau_steps"]) == (5, first["plateau_steps"])
+    assert longer["steps"] >= first["plateau_steps"] + 50
+
+
+def test_the_plateau_belongs_to_the_threshold_asked_for(tmp_path):
+    store, easy = Store(tmp_path), ["task.T=2", "task.d=1", "train.max_steps=2000"]
+    both = execute(tiny(*easy, "train.thresholds=[0.3,0.2]"), store, keep=True)
+    one = execute(tiny(*easy, "train.thresholds=0.3", "train.after=60"), store)
+    assert (one["threshold"], one["plateau_steps"]) == (0.3, both["crossings"]["0.3"])
+
+
+def test_an_evaluation_that_explodes_is_a_divergence():
+    words = ["optim.name=sgd", "optim.lr=100", "model.layers=4", "train.max_steps=1"]
+    assert Run(tiny(*words)).advance().status == "diverged"
+
+
+def test_skipping_what_is_not_read_leaves_the_plateau_where_it_was():
+    """The last block computed in full, by autograd through all positions: the same plateau but for rounding."""
+    spec = tiny("task.T=4", "train.thresholds=0.3", "train.max_steps=600")
+    pruned, plain = Run(spec), Run(spec)
+    block = plain.model.blocks[-1]
+    block.at_last = lambda x: block(x)[:, -1]
+    assert plain.advance().plateau_steps == pytest.approx(pruned.advance().plateau_steps, rel=0.02)
+
+
+def test_a_module_and_an_optimiser_of_ones_own():
+    linear = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4 * 3, 2))
+    before = linear[1].weight.clone()
+    task = SingleLocation(T=4, d=2)
+    result = unstuck.train(
+        task, linear, optim=lambda p: torch.optim.SGD(p, lr=0.1, nesterov=True, momentum=0.5), train={"max_steps": 8}
+    )
+    assert result.steps == 8
+    assert torch.equal(linear[1].weight, before)
+    with pytest.raises(BadInput, match="leave `out` away"):
+        unstuck.train(task, linear, optim=lambda p: torch.optim.SGD(p, lr=0.1), out="somewhere")
+
+
+def test_a_module_in_a_store_is_known_by_its_start(tmp_path):
+    task, runs = SingleLocation(T=4, d=2), []
+    for seed in (0, 1, 0):
+        torch.manual_seed(seed)
+        module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4 * 3, 2))
+        runs.append(unstuck.train(task, module, train={"max_steps": 4}, out=tmp_path))
+    assert len(list(Store(tmp_path))) == 2
+    assert runs[0].curve.equals(runs[2].curve)
+
+
+def test_the_toy_model_is_trained_by_name_and_agrees_with_the_theory():
+    result = Run(load_spec("toy")).advance()
+    assert result.plateau_steps == pytest.approx(Flow(T=64, d=16).plateau().time, rel=0.05)
+    with pytest.raises(BadInput, match="attends to positions"):
+        Run(load_spec("regression", ["model.name=toy"]))

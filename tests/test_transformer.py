@@ -52,7 +52,7 @@ def plain(model: TransformerModule, inputs: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("variant", [*VARIANTS, {"read": "mean"}], ids=str)
 def test_output_and_gradients_are_those_of_the_plain_computation(variant):
-    model = Transformer(width=32, **{"qk": 16, **variant}).build(5, 4, stream(0, "init"))
+    model = TransformerModule(Transformer(width=32, **{"qk": 16, **variant}), 5, 4, stream(0, "init"))
     inputs = torch.randn(6, 9, 5, generator=stream(0, "data"))
     ours, theirs = model(inputs), plain(model, inputs)
     assert torch.allclose(ours, theirs, atol=1e-5)
@@ -66,7 +66,7 @@ def test_output_and_gradients_are_those_of_the_plain_computation(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_attention_from_the_last_position_is_the_last_row_of_the_map(variant):
-    model = Transformer(width=32, **{"qk": 16, **variant}).build(5, 4, stream(0, "init"))
+    model = TransformerModule(Transformer(width=32, **{"qk": 16, **variant}), 5, 4, stream(0, "init"))
     inputs = torch.randn(3, 7, 5, generator=stream(0, "data"))
     output, rows = model.observe(inputs)
     assert torch.allclose(output, model(inputs), atol=1e-5)
@@ -76,20 +76,20 @@ def test_attention_from_the_last_position_is_the_last_row_of_the_map(variant):
 
 
 def test_token_embedding_is_a_linear_map_of_one_hots():
-    model = Transformer(width=16, heads=2, qk=8).build(11, 11, stream(0, "init"), discrete=True)
+    model = TransformerModule(Transformer(width=16, heads=2, qk=8), 11, 11, stream(0, "init"), discrete=True)
     tokens = torch.randint(11, (4, 6), generator=stream(0, "data"))
     one_hot = F.one_hot(tokens, 11).float() @ model.embed.weight + model.embed.bias
     assert torch.allclose(model.embed(tokens), one_hot, atol=1e-6)
 
 
 def test_default_start_has_the_spread_of_pytorchs_own():
-    ours = Transformer().build(17, 16, stream(0, "init"))
+    ours = TransformerModule(Transformer(), 17, 16, stream(0, "init"))
     theirs = nn.Linear(256, 1024)
     assert ours.blocks[0].up.weight.std().item() == pytest.approx(theirs.weight.std().item(), rel=0.02)
     assert ours.blocks[0].up.weight.abs().max().item() <= 1 / 16
 
 
 def test_the_paper_s_size_has_the_parameters_counted_by_hand():
-    model = Transformer().build(17, 16, stream(0, "init"))
+    model = TransformerModule(Transformer(), 17, 16, stream(0, "init"))
     block = 4 * (256 * 256 + 256) + 256 * 1024 + 1024 + 1024 * 256 + 256
     assert sum(p.numel() for p in model.parameters()) == 2 * block + 17 * 256 + 256 + 256 * 16 + 16

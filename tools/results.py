@@ -37,17 +37,23 @@ def hours(todo: list[list[RunSpec]]) -> float:
 
 def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     """List what is left, by tier and figure; returns how many runs."""
-    lines = ["# Runs still to do", "", "`make results` does them in this order. `cpu` profile.", ""]
+    lines = [
+        "# Runs still to do",
+        "",
+        "`make results` does them in this order. `cpu` profile. Runs that figures share are timed once.",
+        "",
+    ]
     lines += ["| tier | figure | runs left | of | predicted hours on one core |", "|---|---|---|---|---|"]
-    left_in_all = 0
+    left_in_all, listed = 0, set[str]()
     for tier in sorted({r.tier for runs in figures.values() for r in runs}):
         for name, runs in figures.items():
             mine = [r for r in runs if r.tier == tier]
             todo = left(mine, store)
-            count = sum(map(len, todo))
-            left_in_all += count
+            new = [[spec for spec in unit if spec.run_id not in listed] for unit in todo]
+            listed |= {spec.run_id for unit in todo for spec in unit}
+            left_in_all += sum(map(len, new))
             if mine:
-                lines.append(f"| {tier} | {name} | {count} | {len(mine)} | {hours(todo):.1f} |")
+                lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {hours(new):.1f} |")
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all
 

@@ -1,8 +1,14 @@
-"""`unstuck.train`: one run from Python, with a task and a model of your own or of ours."""
+"""`unstuck.train`: one run from Python, with a task, a model and an optimiser of your own or of ours."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
+from unstuck.errors import Impossible
+from unstuck.models.given import Given
 from unstuck.models.transformer import Transformer
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
@@ -10,12 +16,14 @@ from unstuck.spec.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.tasks.task import Task
 from unstuck.training.loop import Run, RunResult
 
+Optimizer = Callable[[Any], torch.optim.Optimizer]  # from parameters
+
 
 def train(
     task: Task,
     model: Any = None,
     *,
-    optim: OptimSpec | dict[str, Any] | None = None,
+    optim: OptimSpec | dict[str, Any] | Optimizer | None = None,
     train: TrainSpec | dict[str, Any] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -23,19 +31,34 @@ def train(
     """Train `model` (the paper's Transformer unless told) on `task` until it emerges; with `out`, in that run
     store.
 
+    `model` is a class with `build(task, rng)`, or simply a `torch.nn.Module`, of which a copy is trained. `optim` is a
+    specification, or a function from parameters to a `torch.optim.Optimizer` (then without a store: a run there is
+    known by its settings).
+
     Examples:
         >>> from unstuck.tasks.single_location import SingleLocation
         >>> result = train(SingleLocation(T=8, d=2), Transformer(width=32, heads=2), train={"max_steps": 10})
         >>> result.status, result.steps
         ('censored', 10)
+        >>> linear = nn.Sequential(nn.Flatten(), nn.Linear(8 * 3, 2))
+        >>> sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.1)
+        >>> train(SingleLocation(T=8, d=2), linear, optim=sgd, train={"max_steps": 5}).steps
+        5
     """
+    if callable(optim):
+        if out is not None:
+            raise Impossible("an optimiser given as a function has no settings to store a run by; leave `out` away")
+        spec = run_spec(task, model, train=train, seed=seed)
+        return Run(spec, optimizer=lambda module: optim(module.parameters())).advance()
     spec = run_spec(task, model, optim=optim, train=train, seed=seed)
     if out is None:
         return Run(spec).advance()
     result = execute(spec, Store(out))
+    if result["status"] == "busy":
+        raise Impossible(f"another process is at this run ({spec.run_id} in {out})")
     curve = Store(out).run(spec.run_id).curve()
     keep = set(RunResult.__dataclass_fields__)
-    return RunResult(**{k: v for k, v in result.items() if k in keep}, curve=curve)
+    return RunResult(**{"watched": [], **{k: v for k, v in result.items() if k in keep}}, curve=curve)
 
 
 def run_spec(
@@ -47,7 +70,7 @@ def run_spec(
     seed: int = 0,
 ) -> RunSpec:
     """The specification of such a run, for a sweep of your own."""
-    model = Transformer() if model is None else model
+    model = Transformer() if model is None else Given.of(model) if isinstance(model, nn.Module) else model
     return RunSpec(
         task_name=_name(task),
         task=task,

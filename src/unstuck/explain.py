@@ -180,13 +180,13 @@ def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
         sign = "<=" if measure == "loss" else ">="
         head = f"emerged at step {result['plateau_steps']:.0f} (test {measure} {sign} {threshold:g})"
     elif status == "censored":
-        reached = result["final"][f"test_{measure}"]
+        reached = result["final"].get(f"test_{measure}", float("nan"))
         head = f"not emerged by step {result['steps']} (test {measure} {reached:.3f}, wanted {threshold:g})"
         head += "; a larger train.max_steps goes on from here"
     elif status == "diverged":
         head = f"diverged at step {result['steps']}; try a smaller optim.lr"
     else:
-        head = f"{status} after {result['steps']} steps, test loss {result['final']['test_loss']:.3g}"
+        head = f"{status} after {result['steps']} steps, test loss {result['final'].get('test_loss', float('nan')):.3g}"
     console.print(f"[bold]{head}[/bold]")
     if len(result["crossings"]) > 1:
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())

@@ -1,6 +1,7 @@
 """The command `unstuck`. A command imports what it needs when it runs: `predict` never waits for torch or pandas."""
 
 import io
+import signal
 import sys
 from typing import Annotated
 
@@ -43,6 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("unstuck: stopped; what was finished stays, and the same command goes on from here.")
         return 1
+    except (MemoryError, RuntimeError) as e:
+        if isinstance(e, RuntimeError) and "can't allocate memory" not in str(e):
+            raise
+        say("unstuck: not enough memory for a run of this size.")
+        return 1
     except OSError as e:
         say(f"unstuck: {e.strerror or e}{f' ({e.filename})' if e.filename else ''}.")
         return 1
@@ -68,4 +74,5 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show √ shows ? instead
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a request to end stops as Ctrl-C does
     sys.exit(main())

@@ -9,7 +9,7 @@ import typer
 
 from unstuck.errors import BadInput
 
-from .common import Json, app, real, say, warnings_as_sentences, whole, work_bar
+from .common import Json, app, interrupts, real, say, warnings_as_sentences, whole, work_bar
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
@@ -63,19 +63,21 @@ def train(
 
     trackers = _trackers(run, tensorboard, wandb)
     try:
-        with warnings_as_sentences(), live(run) as show:
+        with warnings_as_sentences(), live(run) as show, interrupts() as interrupted:
 
             def on_row(run: Any) -> None:
                 for observer in (show, *trackers):
                     observer(run)
 
-            result = execute(run, Store(out), on_row=on_row, keep=keep)
+            result = execute(run, Store(out), stop=interrupted, on_row=on_row, keep=keep)
     finally:
         for tracker in trackers:
             tracker.close()
     if result["status"] == "busy":
         say(f"unstuck: another process is at this run ({result['run_id']}).")
         raise typer.Exit(1)
+    if result["status"] == "stopped":
+        raise KeyboardInterrupt
     if as_json:
         print(json.dumps(result))
         return
@@ -129,11 +131,13 @@ def sweep(
         )
     for run_id, message in done.failed.items():
         say(f"warning: run {run_id} failed: {message}")
-    if as_json:
-        print(json.dumps(done.as_json()))
-        return
     counts = done.as_json()
-    print(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
+    if as_json:
+        print(json.dumps(counts))
+    else:
+        print(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
+    if done.failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from unstuck.errors import BadInput
+
 from .common import Json, app, named_options, real, say, warnings_as_sentences, whole
 
 
@@ -128,6 +130,9 @@ def fit(
         table = where_rows(read_table(source), where or [])
         if threshold is not None:
             table = at_threshold(table, threshold)
+        elif "threshold" in table and table["threshold"].nunique() > 1:
+            several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
+            raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
         law = fit_power_law(table, formula, level=level)
     if law.censored:
         say(

@@ -2,7 +2,8 @@
 
     log T_plateau = log C + sum_i x_i log term_i
 
-Runs that did not emerge are counted as censored and left out here, which biases the law low; the fit says so.
+Runs that did not emerge are counted as censored and left out here, which biases the law low; the fit says so. Runs of
+one size that differ in their seed share whatever the law gets wrong there, so intervals rest on the means of sizes.
 """
 
 from dataclasses import dataclass, field
@@ -102,7 +103,13 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
     logs = np.column_stack([np.log(term.evaluate(runs)) for term in terms])
     _check_identified(terms, logs)
     result = sm.OLS(np.log(plateaus), sm.add_constant(logs, has_constant="add")).fit()
-    bounds = result.conf_int(alpha=1 - level)
+    sizes, cell, counts = np.unique(logs.round(9), axis=0, return_inverse=True, return_counts=True)
+    judged = result
+    if len(terms) + 1 < len(sizes) < len(runs):
+        # The same estimates from the means over seeds, but as many observations as there are sizes.
+        means = np.bincount(cell.ravel(), np.log(plateaus)) / counts
+        judged = sm.WLS(means, sm.add_constant(sizes, has_constant="add"), weights=counts).fit()
+    bounds = judged.conf_int(alpha=1 - level)
     names = [t.text for t in terms]
     return PowerLaw(
         formula=formula,

@@ -2,6 +2,7 @@
 
 import operator
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -75,5 +76,12 @@ def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     if column not in table:
         known = [c.removeprefix("crossing_") for c in table if c.startswith("crossing_")]
         raise BadInput("threshold", threshold, f"one that the runs recorded: {', '.join(known) or 'none'}")
+    if "thresholds" in table:  # a run that did not look out for it says nothing about it
+        watched = [any(f"{x:g}" == f"{threshold:g}" for x in t) for t in table["thresholds"]]
+        unseen = ~pd.Series(watched, index=table.index) & table[column].isna()
+        if unseen.any():
+            message = f"{unseen.sum()} runs did not record threshold {threshold:g} and are left out"
+            warnings.warn(message, UserWarning, stacklevel=2)
+        table = table[~unseen]
     status = table["status"].where(~table["status"].isin(["emerged", "censored"]), "censored")
     return table.assign(plateau_steps=table[column], status=status.mask(table[column].notna(), "emerged"))

@@ -1,7 +1,26 @@
 """The toy model of Eq. 2: one attention layer whose scores are parameters."""
 
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
+
+from unstuck.errors import Impossible
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.tasks.task import Task
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Toy:
+    """The toy model for single-location regression at a fixed position; it has no settings of its own."""
+
+    def build(self, task: Task, rng: torch.Generator) -> "ToyAttention":
+        if not isinstance(task, SingleLocation) or task.position == "random" or task.feature:
+            raise Impossible(
+                "model.name = toy attends to positions, not tokens: it needs single_location with task.position=last "
+                "(or fixed) and task.feature=false"
+            )
+        return ToyAttention(task.T, task.d)
 
 
 class ToyAttention(nn.Module):
@@ -14,6 +33,10 @@ class ToyAttention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:  # (n, T, d) -> (n, d)
         return torch.einsum("t,ntd->nd", self.a.softmax(0), tokens) @ self.W.T
+
+    def observe(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The output, and the attention of its one layer and head, (n, 1, T)."""
+        return self(tokens), [self.a.softmax(0).expand(len(tokens), 1, -1)]
 
 
 def population_loss(a: Tensor, W: Tensor, target: Tensor, B: int = 1) -> Tensor:

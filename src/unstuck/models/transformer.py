@@ -15,6 +15,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from unstuck.tasks.task import Task
+
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
 
 
@@ -36,9 +38,9 @@ class Transformer:
     read: Literal["last", "mean"] = "last"  # where the output is read
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
 
-    def build(self, inputs: int, outputs: int, rng: torch.Generator, *, discrete: bool = False) -> "TransformerModule":
-        """A module on `inputs` features (or, if `discrete`, indices into a vocabulary of that size)."""
-        return TransformerModule(self, inputs, outputs, rng, discrete)
+    def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
+        """The module for a task, its start drawn from `rng`."""
+        return TransformerModule(self, task.inputs, task.outputs, rng, task.discrete)
 
 
 class Linear(nn.Linear):
@@ -122,9 +124,9 @@ class Block(nn.Module):
 
 
 class TransformerModule(nn.Module):
-    """(n, T, inputs) -> (n, outputs), or (n, T) indices -> (n, outputs)."""
+    """(n, T, inputs) -> (n, outputs), or, if `discrete`, (n, T) indices below `inputs` -> (n, outputs)."""
 
-    def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, discrete: bool) -> None:
+    def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, discrete: bool = False) -> None:
         super().__init__()
         self.c = c
         self.embed: nn.Module = (

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from unstuck.runs.cost import predicted_cost
@@ -65,11 +66,16 @@ def raced(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredRun]:
 
 
 def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """For each size the runs of the learning rate with the shortest mean plateau; one that was stopped in its race
-    counts with the steps it had by then."""
-    at_least = table.assign(at_least=table["plateau_steps"].fillna(table["steps"]))
-    mean = at_least.groupby([*by, "lr"], as_index=False)["at_least"].mean()
-    best = mean.sort_values("at_least").drop_duplicates(by)[[*by, "lr"]]
+    """For each size the runs of the learning rate with the shortest mean plateau.
+
+    A rate of which a run was stopped in its race has no mean: it is taken only where every rate lost a run, and then
+    the one that lost fewest, by the steps they had when stopped. A run that diverged counts as never.
+    """
+    steps = table["plateau_steps"].fillna(table["steps"]).where(table["status"] != "diverged", np.inf)
+    lost = (table["status"] != "emerged").astype(int)
+    cells = table.assign(at_least=steps, lost=lost).groupby([*by, "lr"], as_index=False)
+    ranked = cells.agg({"lost": "sum", "at_least": "mean"}).sort_values(["lost", "at_least"])
+    best = ranked.drop_duplicates(by)[[*by, "lr"]]
     return table.merge(best, on=[*by, "lr"])
 
 

@@ -6,6 +6,8 @@ from unstuck.models.transformer import Transformer
 from unstuck.spec import RunSpec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
+from unstuck.theory import blow_up_time
+from unstuck.theory.setting import Setting
 
 #: Multiply-adds a second that one thread of a current CPU core sustains on these models.
 RATE = 2.5e10
@@ -31,6 +33,8 @@ def _plateau(spec: RunSpec) -> int:
     t = spec.task
     if not spec.train.thresholds or spec.optim.lr == 0:
         return spec.train.max_steps
+    if isinstance(t, SingleLocation) and spec.model_name == "toy":
+        return round(blow_up_time(Setting(t.T, t.d, t.B, t.p)) / spec.optim.lr)
     slower = min(10.0, max(0.1, 1e-4 / spec.optim.lr))
     if isinstance(t, Recall):
         return round(45 * t.tokens**0.57 * t.pairs**1.2 * slower)

@@ -1,7 +1,12 @@
-"""Carry out one run in a store: cached if it is there, resumed if it was stopped, checkpointed as it goes."""
+"""Carry out one run in a store: cached if it is there, resumed if it was stopped, checkpointed as it goes.
+
+A finished result is never lost. Where more is asked of a run than its result says and no checkpoint leads on from it,
+it is trained anew, on the way passing all it passed before; until then the old result and curve stay.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,29 +16,50 @@ from unstuck.spec import RunSpec
 from .store import RunDirectory, Store, result_dict
 
 CHECKPOINT_SECONDS = 20.0
+STATUS_SECONDS = 2.0  # between notes of the step a run is at
 CIRCUIT = 512  # sequences on which ablations are judged
+ENDED = ("emerged", "censored", "diverged", "finished")
 
 
 def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | None:
     """The stored result, if it already answers what `spec` asks (the same run, another budget)."""
     result = (status or {}).get("result")
-    if not result or (status or {}).get("state") != "finished":
+    if not result or result["status"] not in ENDED:
         return None
-    t = spec.train
-    if result["status"] == "diverged" or result["steps"] >= t.max_steps:
+    if result["status"] == "diverged":
+        return result
+    if not set(_names(spec.thresholds)) <= set(_names(watched(result))):
+        return None  # nobody looked
+    t, crossings = spec.train, result["crossings"]
+    if result["steps"] >= t.max_steps:
         return _restated(result, spec)
-    wanted = [f"{x:g}" for x in t.thresholds]
-    if not wanted or any(w not in result["crossings"] for w in wanted):
+    wanted = _names(t.thresholds)
+    if not wanted or any(w not in crossings for w in wanted):
         return None
-    last = max(result["crossings"][w] for w in wanted)
+    last = max(crossings[w] for w in wanted)
     return _restated(result, spec) if result["steps"] >= last + t.after else None
+
+
+def watched(result: dict[str, Any]) -> list[float]:
+    """The thresholds that a stored run looked out for."""
+    known = result.get("watched")
+    if known is not None:
+        return list(known)
+    last = [] if result.get("threshold") is None else [result["threshold"]]
+    return sorted({*map(float, result["crossings"]), *last})
+
+
+def _names(thresholds: Sequence[float]) -> list[str]:
+    return [f"{x:g}" for x in thresholds]
 
 
 def _restated(result: dict[str, Any], spec: RunSpec) -> dict[str, Any]:
     """A stored result in terms of the thresholds asked for now."""
     wanted = spec.thresholds
-    if result["status"] == "diverged" or not wanted:
+    if result["status"] == "diverged":
         return result
+    if not wanted:
+        return {**result, "status": "finished", "plateau_steps": None, "threshold": None}
     crossings = result["crossings"]
     emerged = all(f"{x:g}" in crossings and crossings[f"{x:g}"] <= spec.train.max_steps for x in wanted)
     plateau = crossings[f"{wanted[-1]:g}"] if emerged else None
@@ -66,7 +92,7 @@ def execute(
 
 
 def _run(
-    spec: RunSpec,
+    asked: RunSpec,
     directory: RunDirectory,
     stop: Callable[[], bool],
     on_row: Callable[[Any], None],
@@ -77,33 +103,52 @@ def _run(
     from unstuck.observe.maps import attention_table
     from unstuck.training.loop import Run
 
+    old = (directory.status() or {}).get("result")
+    spec = asked if old is None else _covering(asked, old)
+    before = {} if old is None else {"result": old}
     directory.write_spec(spec)
-    run = Run(spec, directory.read_checkpoint())
-    directory.write_status({"state": "running", "step": run.step})
-    saved = time.monotonic()
+    run = directory.resume(lambda checkpoint: Run(spec, checkpoint))
+    directory.write_status({"state": "running", "step": run.step, **before})
+    saved = noted = time.monotonic()
 
     def save() -> None:
         directory.write_checkpoint(run.checkpoint())
-        directory.write_curve(pd.DataFrame(run.rows))
-        directory.write_status({"state": "running", "step": run.step})
+        if old is None or run.step >= old["steps"]:
+            directory.write_curve(pd.DataFrame(run.rows))
+        directory.write_status({"state": "running", "step": run.step, **before})
 
     def on_step(run: Any) -> None:
-        nonlocal saved
+        nonlocal saved, noted
         if run.step in spec.train.maps:
             directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step))
-        if time.monotonic() - saved >= checkpoint_seconds:
+        now = time.monotonic()
+        if now - saved >= checkpoint_seconds:
             save()
-            saved = time.monotonic()
+            saved = noted = time.monotonic()
+        elif now - noted >= STATUS_SECONDS:
+            directory.write_status({"state": "running", "step": run.step, **before})
+            noted = now
 
     if run.step == 0:
         on_step(run)
-    result = run.advance(stop=stop, on_row=on_row, on_step=on_step)
+    result = run.advance(stop=stop, on_row=on_row, on_step=on_step, at_least=0 if old is None else old["steps"])
     save()
+    if result.status == "stopped":
+        directory.write_status({"state": "stopped", "step": result.steps, **before})
+        return result_dict(result)
     plain = result_dict(result)
     if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
         plain["circuit"] = find_circuit(run.model, *run.look(CIRCUIT), result.curve, spec.task.chance).as_dict()
-    state = "stopped" if result.status == "stopped" else "finished"
-    directory.write_status({"state": state, "step": result.steps, "result": plain})
+    directory.write_status({"state": "finished", "step": result.steps, "result": plain})
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()
-    return plain
+    return _restated(plain, asked)
+
+
+def _covering(spec: RunSpec, old: dict[str, Any]) -> RunSpec:
+    """The specification with a budget that also covers what an earlier result says."""
+    thresholds = tuple(sorted({*spec.train.thresholds, *watched(old)}, reverse=True))
+    return replace(
+        spec,
+        train=replace(spec.train, thresholds=thresholds, max_steps=max(spec.train.max_steps, old["steps"])),
+    )

@@ -5,20 +5,23 @@ process works on it; the lock goes with the process, however that ends. Reading 
 and safetensors and never imports or runs anything that a file names.
 """
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import yaml
 
 from unstuck.spec import RunSpec
+
+R = TypeVar("R")
 
 
 class Damaged(UserWarning):
@@ -35,11 +38,11 @@ class RunDirectory:
 
     def status(self) -> dict[str, Any] | None:
         """What status.json says, or None where there is none; a damaged one is named in a warning."""
-        return self._read("status.json", json.loads)
+        return self._read("status.json", json.loads, _is_status)
 
     def spec(self) -> dict[str, Any] | None:
         """The specification as plain values."""
-        return self._read("spec.yaml", yaml.safe_load)
+        return self._read("spec.yaml", yaml.safe_load, _is_spec)
 
     def curve(self) -> pd.DataFrame | None:
         return self._table("curve.parquet")
@@ -78,15 +81,23 @@ class RunDirectory:
 
     def write_checkpoint(self, checkpoint: Any) -> None:
         """Tensors and, as JSON in the same file's header, everything else: one file, so never half of each."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         rest = {k: v for k, v in vars(checkpoint).items() if k != "tensors"}
         (self.path / "checkpoint").mkdir(exist_ok=True)
         header = {"state": json.dumps(rest), "format": "pt"}
-        self._replace("checkpoint/state.safetensors", lambda p: save_file(checkpoint.tensors, p, header))
+
+        def write(path: str) -> None:
+            try:
+                save_file(checkpoint.tensors, path, header)
+            except SafetensorError as e:  # a full disk, most often
+                raise OSError(errno.EIO, f"the checkpoint could not be written ({e})", str(self.path)) from e
+
+        self._replace("checkpoint/state.safetensors", write)
 
     def read_checkpoint(self) -> Any | None:
-        """The last checkpoint, or None where there is none or it is damaged (then the run starts anew)."""
+        """The last checkpoint, or None where there is none; raises what the reader raises if it is damaged."""
         from safetensors import safe_open
 
         from unstuck.training.loop import Checkpoint
@@ -94,13 +105,20 @@ class RunDirectory:
         path = self.path / "checkpoint/state.safetensors"
         if not path.is_file():
             return None
+        with safe_open(path, framework="pt") as f:
+            rest = json.loads(f.metadata()["state"])
+            return Checkpoint(tensors={k: f.get_tensor(k) for k in f.keys()}, **rest)  # noqa: SIM118
+
+    def resume(self, make: Callable[[Any], R]) -> R:
+        """`make` a run from the last checkpoint; from none, with a warning, where that is damaged or another run's."""
         try:
-            with safe_open(path, framework="pt") as f:
-                rest = json.loads(f.metadata()["state"])
-                return Checkpoint(tensors={k: f.get_tensor(k) for k in f.keys()}, **rest)  # noqa: SIM118
+            checkpoint = self.read_checkpoint()
+            if checkpoint is not None:
+                return make(checkpoint)
         except Exception as e:
+            path = self.path / "checkpoint/state.safetensors"
             warnings.warn(f"{path} is damaged; the run starts anew ({type(e).__name__})", Damaged, stacklevel=2)
-            return None
+        return make(None)
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
@@ -119,17 +137,28 @@ class RunDirectory:
                 return
             yield True
 
+    def is_locked(self) -> bool:
+        """Is a process at work on the run?"""
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            with open(self.path / ".lock") as f:
+                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
     # -- files
 
-    def _read(self, name: str, parse: Any) -> dict[str, Any] | None:
+    def _read(self, name: str, parse: Any, is_right: Callable[[Any], bool]) -> dict[str, Any] | None:
         path = self.path / name
         if not path.is_file():
             return None
         try:
             value = parse(path.read_text(encoding="utf-8"))
-            if not isinstance(value, dict):
-                raise ValueError("not a mapping")
-        except (OSError, ValueError, yaml.YAMLError) as e:
+            if not is_right(value):
+                raise ValueError("not what this file holds")
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as e:
             warnings.warn(f"{path} is damaged and passed over ({type(e).__name__})", Damaged, stacklevel=3)
             return None
         return value
@@ -145,6 +174,25 @@ class RunDirectory:
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _is_spec(value: Any) -> bool:
+    """Sections of plain values, as `RunSpec.as_dict` writes them."""
+    return isinstance(value, dict) and all(isinstance(value.get(s), dict) for s in ("task", "model", "optim", "train"))
+
+
+def _is_status(value: Any) -> bool:
+    """A state, a step, and, where the run has ended, a result with all that the rest of the package reads."""
+    if not isinstance(value, dict) or not isinstance(value.get("state"), str):
+        return False
+    result = value.get("result")
+    if result is None:
+        return True
+    shapes: dict[str, Any] = {"status": str, "crossings": dict, "final": dict, "steps": int, "seconds": (int, float)}
+    if not isinstance(result, dict) or not all(isinstance(result.get(k), kind) for k, kind in shapes.items()):
+        return False
+    numbers = [*result["crossings"].values(), *result["final"].values(), result.get("plateau_steps") or 0]
+    return all(isinstance(x, (int, float)) for x in numbers)
 
 
 class Store:
@@ -174,6 +222,8 @@ class Store:
             if spec is None or status is None:
                 continue
             rows.append({"run_id": run.path.name, **flatten(spec), **summary(status)})
+            if rows[-1]["status"] == "running" and not run.is_locked():
+                rows[-1]["status"] = "interrupted"
         return pd.DataFrame(rows)
 
 
@@ -195,6 +245,7 @@ def summary(status: dict[str, Any]) -> dict[str, Any]:
     state = status.get("state")
     return {
         "status": result.get("status", state),
+        "threshold": result.get("threshold"),
         "plateau_steps": result.get("plateau_steps"),
         "steps": result.get("steps", status.get("step")),
         "seconds": result.get("seconds"),

@@ -8,16 +8,22 @@ import dataclasses
 import itertools
 import math
 import multiprocessing
+import os
 import signal
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, Impossible
 from unstuck.spec.load import build_spec, merge, parse_overrides, read_source
 from unstuck.spec.run import RunSpec
 
@@ -75,12 +81,24 @@ class Sweep:
 
 
 _stop: Any = None  # in a worker: the event that asks it to stop
+ORPHANED = 15.0  # seconds that a worker whose parent is gone has to write its checkpoint
 
 
 def _start_worker(stop: Any) -> None:
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker does not outlive the process that started it, however that ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        _stop.set()
+        time.sleep(ORPHANED)
+        os._exit(1)
 
 
 def limited(spec: RunSpec, best: float) -> RunSpec:
@@ -153,37 +171,86 @@ def run_sweep(
     if workers == 0:
         return _run_here(todo, store, out, seconds, checkpoint_seconds, progress)
 
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
+    _check_importable(todo)
+    stop = multiprocessing.get_context("spawn").Event()
     deadline = time.monotonic() + seconds
     cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(stop,)) as pool:
-        waiting = list(range(len(todo)))
-        running: dict[Future[list[dict[str, Any]]], int] = {}
-        done = 0.0
-        try:
-            while waiting or running:
-                while waiting and len(running) < workers and not stop.is_set():
-                    i = waiting.pop(0)
-                    running[pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)] = i
-                if not running:
-                    break
-                finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-                for job in finished:
-                    i = running.pop(job)
-                    done += cost[i]
-                    _settle(out, todo[i], job)
-                partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
-                progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
-                if time.monotonic() > deadline:
-                    stop.set()
-        except KeyboardInterrupt:
-            stop.set()
-            for job, i in running.items():
+    waiting = list(range(len(todo)))
+    tried: Counter[int] = Counter()
+    running: dict[Future[list[dict[str, Any]]], int] = {}
+    done = 0.0
+    pool = _pool(workers, stop)
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers and not stop.is_set():
+                i = waiting.pop(0)
+                tried[i] += 1
+                with _uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
+                    job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
+                running[job] = i
+            if not running:
+                break
+            finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+            if any(isinstance(job.exception(), BrokenProcessPool) for job in finished):
+                # A worker was killed, most often for want of memory, and with it the pool. Whose run it was is not
+                # known: each is tried once more, and given up on if that ends the same way.
+                for i in running.values():
+                    if tried[i] < 2:
+                        waiting.insert(0, i)
+                    else:
+                        out.failed[todo[i][0].run_id] = "its worker process was killed (out of memory?), twice"
+                        out.skipped += len(todo[i]) - 1
+                        done += cost[i]
+                running = {}
+                pool.shutdown(wait=False)
+                pool = _pool(workers, stop)
+                continue
+            for job in finished:
+                i = running.pop(job)
+                done += cost[i]
                 _settle(out, todo[i], job)
-            raise
+            partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
+            progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
+            if time.monotonic() > deadline:
+                stop.set()
+    except KeyboardInterrupt:
+        stop.set()
+        for job, i in running.items():
+            _settle(out, todo[i], job)
+        raise
+    finally:
+        pool.shutdown()
     out.skipped += sum(len(todo[i]) for i in waiting)
     return out
+
+
+def _pool(workers: int, stop: Any) -> ProcessPoolExecutor:
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker, initargs=(stop,))
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _check_importable(todo: list[list[RunSpec]]) -> None:
+    """Workers import classes by name; those of a notebook or inside a function have none."""
+    for value in {type(x): x for unit in todo for spec in unit for x in (spec.task, spec.model)}.values():
+        kind = type(value)
+        notebook = kind.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+        if notebook or "<locals>" in kind.__qualname__ or hasattr(value, "_module"):
+            raise Impossible(
+                f"{kind.__qualname__} lives in this process only, so other processes cannot import it; sweep with "
+                "workers=0, or put it in a file"
+            )
 
 
 def _run_here(

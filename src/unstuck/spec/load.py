@@ -4,7 +4,8 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -32,11 +33,17 @@ def load_spec(source: str, overrides: Iterable[str] = ()) -> RunSpec:
 
 def read_source(source: str) -> dict[str, Any]:
     """A specification as plain nested values, not yet checked."""
-    if source in shipped():
+    if source in shipped():  # whose names are all our own
         return _yaml(files("unstuck.specs").joinpath(f"{source}.yaml").read_text(encoding="utf-8"), source)
     path = Path(source)
     if path.suffix in (".yaml", ".yml") and path.is_file():
-        return _yaml(path.read_text(encoding="utf-8"), source)
+        raw = _yaml(path.read_text(encoding="utf-8"), source)
+        for section in ("task", "model", "optim"):
+            name = raw[section].get("name") if isinstance(raw.get(section), dict) else None
+            if isinstance(name, str) and name.endswith(".py"):  # somebody else's file must not choose what is run
+                wanted = f"a name; to run that file of code, say so yourself: {section}.name={name}"
+                raise BadInput(f"{section}.name in {source}", name, wanted)
+        return raw
     if path.suffix == ".py" and path.is_file():
         return {"task": {"name": str(path)}}
     allowed = f"a shipped name ({', '.join(shipped())}), a YAML file or a .py file that exists"
@@ -97,11 +104,14 @@ def _common_names(section: str) -> list[str]:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` laid over it, section by section."""
+    """`base` with `changes` laid over it, section by section; another name leaves the old one's settings behind."""
     out = dict(base)
     for key, value in changes.items():
         old = out.get(key)
-        out[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+        out[key] = value
+        if isinstance(old, dict) and isinstance(value, dict):
+            same = key == "optim" or value.get("name", old.get("name")) == old.get("name")
+            out[key] = {**old, **value} if same else value
     return out
 
 
@@ -122,10 +132,21 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
     seed = raw.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
+    if parts["train"].device != "cpu":
+        parts["train"] = dataclasses.replace(parts["train"], device=_device(parts["train"].device))
     spec = RunSpec(**parts, seed=seed)
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
         raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")
     return spec
+
+
+def _device(name: str) -> str:
+    """`auto` resolved, so that a run's id says where it ran."""
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("train.device", name, "cpu or auto: PyTorch sees no CUDA device here")
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -147,6 +168,8 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
             names = [f.name for f in dataclasses.fields(kind)]
             allowed = f"one of {section}'s keys: {', '.join(names)}" + nearest(where, names)
             raise BadInput(field, value, allowed) from e
+        if isinstance(first.get("ctx", {}).get("error"), BadInput):
+            raise first["ctx"]["error"] from e
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "value_error":
             raise Impossible(message) from e
@@ -164,14 +187,15 @@ def find_class(section: str, name: Any) -> type:
         raise BadInput(f"{section}.name", name, "a name")
     package = f"unstuck.{section}s"
     if name.endswith(".py"):
-        return _from_file(section, Path(name))
+        what = "subclass of Task" if section == "task" else "class with a method `build`"
+        return from_file(section, Path(name), lambda value: _is_kind(section, value), what)
     names = [p.name.removesuffix(".py") for p in files(package).iterdir() if p.name.endswith(".py")]
-    names = sorted(set(names) - {"__init__", section})
+    names = sorted(set(names) - {"__init__", section, "given"})
     if name in names:
         module = importlib.import_module(f"{package}.{name}")
         wanted = name.replace("_", "")
         for value in vars(module).values():
-            if isinstance(value, type) and value.__name__.lower() == wanted:
+            if isinstance(value, type) and value.__name__.lower() == wanted and _is_kind(section, value):
                 return value
     for point in entry_points(group=package):
         if point.name == name:
@@ -179,7 +203,15 @@ def find_class(section: str, name: Any) -> type:
     raise BadInput(f"{section}.name", name, f"one of {', '.join(names)}" + nearest(name, names))
 
 
-def _from_file(section: str, path: Path) -> type:
+def _is_kind(section: str, value: type) -> bool:
+    """Is it a task, or a model: a class that can `build` a module?"""
+    from unstuck.tasks.task import Task
+
+    return issubclass(value, Task) if section == "task" else hasattr(value, "build")
+
+
+def from_file(section: str, path: Path, is_kind: Callable[[type], bool], what: str) -> type:
+    """The one class of a kind that a user's file defines; the file is run."""
     if not path.is_file():
         raise BadInput(f"{section}.name", str(path), "a .py file that exists")
     module_name = f"unstuck_user_{path.stem}"
@@ -188,14 +220,17 @@ def _from_file(section: str, path: Path) -> type:
     assert loader.loader is not None
     module = importlib.util.module_from_spec(loader)
     sys.modules[module_name] = module
-    loader.loader.exec_module(module)
-    from unstuck.tasks.task import Task
-
-    found = [
-        v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and issubclass(v, Task)
-    ]
-    if len(found) != 1:
-        raise BadInput(
-            f"{section}.name", str(path), f"a file that defines one subclass of Task; it defines {len(found)}"
+    try:
+        loader.loader.exec_module(module)
+    except Exception as e:
+        line = next(
+            (f.lineno for f in reversed(traceback.extract_tb(e.__traceback__)) if f.filename == str(path)), None
         )
+        where = "" if line is None else f" in line {line}"
+        raise Impossible(f"{path} cannot be read as Python: {type(e).__name__}{where}: {e}") from e
+    found = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and is_kind(v)]
+    if len(found) != 1:
+        raise BadInput(f"{section}.name", str(path), f"a file that defines one {what}; it defines {len(found)}")
+    if not dataclasses.is_dataclass(found[0]) and section != "optim":
+        raise Impossible(f"{found[0].__name__} in {path} needs the decorator @config (from unstuck.tasks.task)")
     return found[0]

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
+
+from unstuck.errors import BadInput, nearest
 
 _FORBID = ConfigDict(extra="forbid")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -16,14 +18,35 @@ Steps = Annotated[int, Field(ge=0, le=10**9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
+OPTIMIZERS = ("adam", "adamw", "sgd")
+
+
+def _optimizer(name: Any) -> Any:
+    """A name we know, or a path to a user's .py."""
+    if isinstance(name, str) and (name in OPTIMIZERS or name.endswith(".py")):
+        return name
+    raise BadInput(
+        "optim.name", name, f"one of {', '.join(OPTIMIZERS)}, or a .py file" + nearest(str(name), OPTIMIZERS)
+    )
+
+
+OptimizerName = Annotated[str, BeforeValidator(_optimizer)]
+
+
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
 class OptimSpec:
-    """The optimiser: the paper's Adam, or SGD with optional momentum."""
+    """The optimiser: the paper's Adam, AdamW, SGD with optional momentum, or a class of your own from a .py file."""
 
-    name: Literal["adam", "sgd"] = "adam"
+    name: OptimizerName = "adam"
     lr: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1e-4
     momentum: Fraction = 0.0  # SGD only
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+    @model_validator(mode="after")
+    def _meant(self) -> "OptimSpec":
+        if self.momentum and self.name in ("adam", "adamw"):
+            raise ValueError(f"optim.momentum is {self.momentum:g}, but optim.name = {self.name} has none; use sgd")
+        return self
 
 
 def _several(value: Any) -> Any:
@@ -73,8 +96,8 @@ class RunSpec:
         """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
         what: dict[str, Any] = {
             "task": [Path(self.task_name).name, _told(self.task), code_version(type(self.task))],
-            "model": [self.model_name, _told(self.model)],
-            "optim": _told(self.optim),
+            "model": [Path(self.model_name).name, _told(self.model), *_foreign(type(self.model))],
+            "optim": _told(self.optim) | _file(self.optim.name),
             "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},
             "seed": self.seed,
         }
@@ -107,13 +130,30 @@ def _fields(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
-def code_version(task: type) -> str:
-    """The task's own `version`, where it keeps one; else a hash of its source: a changed task is another run."""
-    version = vars(task).get("version")
+def code_version(kind: type) -> str:
+    """The class's own `version`, where it keeps one; else a hash of its file: a changed task is another run."""
+    version = vars(kind).get("version")
     if version is not None:
         return str(version)
     try:
-        text = inspect.getsource(task)
+        file = inspect.getsourcefile(kind)
+        text = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else inspect.getsource(kind)
     except (OSError, TypeError):
-        text = task.__qualname__
+        text = kind.__qualname__
+    return _hash(text)
+
+
+def _foreign(kind: type) -> list[str]:
+    """A model that is not ours is another one when its code changes; ours keep their names and settings."""
+    return [] if kind.__module__.startswith("unstuck.") else [code_version(kind)]
+
+
+def _file(name: str) -> dict[str, str]:
+    path = Path(name)
+    if not name.endswith(".py"):
+        return {}
+    return {"name": path.name, "code": _hash(path.read_text(encoding="utf-8")) if path.is_file() else ""}
+
+
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,140 +1,163 @@
 """When does a run emerge? Evaluate sparsely on the plateau, densely near the threshold, and interpolate (D.1).
 
-Every step has a training loss, smoothed over a few steps; times the ratio of test to training loss at the last
-evaluation it predicts the test loss. A full evaluation is asked for when that prediction comes near the threshold
-and when it has passed it; the crossing lies between, and the logarithm of the loss is interpolated there.
+Every step has a value on its training batch, smoothed; times the ratio of test to training value at the last evaluation
+it predicts the test value. A full evaluation is asked for when that prediction comes near the threshold and when it has
+passed it. The crossing lies before the first full evaluation that reaches the threshold and after the last evaluation,
+full or clearly so, that did not; the logarithm is interpolated between.
 
-An accuracy rises, and has chance to reckon with: a batch of 32 says little, so it is smoothed for longer, and two full
-evaluations in a row must reach the threshold; the crossing lies just before the first of them.
+A loss falls, an accuracy rises and has chance to reckon with: a batch of 32 says little, so it is smoothed for longer,
+and two full evaluations in a row must reach the threshold.
 """
 
 import itertools
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from unstuck.spec import RunSpec
 
-SMOOTHING = 0.2  # weight of the newest step: about five steps of memory
-BEFORE, BEYOND = 1.5, 0.9  # of the threshold: where a full evaluation is wanted
-SMOOTHING_ACCURACY = 0.05  # about twenty steps of memory
-NEAR = 0.95  # of the threshold of an accuracy: where a full evaluation is wanted
-SMALL = 0.2  # weight of a small evaluation's ratio of test to training accuracy
-GAP, GAP_GROWTH = 40, 0.02  # full evaluations of an accuracy are so many steps apart, or this part of the steps so far
+Evaluation = tuple[int, float, bool]  # step, value, whether in full
 
 
 @dataclass
-class EmergenceWatch:
-    """Decides when to evaluate in full, and finds where a falling loss crosses each threshold."""
+class Watch:
+    """Decides when to evaluate in full, and finds where a measure crosses each threshold."""
 
-    thresholds: tuple[float, ...]
+    thresholds: tuple[float, ...]  # in the order in which they are crossed
     crossings: dict[str, float] = field(default_factory=dict)
-    smooth: float | None = None  # log of the smoothed training loss
-    ratio: float = 0.0  # log of test over smoothed training loss, at the last evaluation
-    last: tuple[int, float] | None = None  # step and log loss before the crossing to come: of a full evaluation, if any
-    asked_before: bool = False  # the evaluation ahead of the next threshold is done
-    last_full: int = -1
+    smooth: float | None = None  # of the training value
+    ratio: float = 1.0  # of test to smoothed training value
+    asked_before: bool = False  # the evaluation just ahead of the next threshold is done
+    seen: list[Evaluation] = field(default_factory=list)
+
+    @property
+    def next_threshold(self) -> float | None:
+        left = [t for t in self.thresholds if f"{t:g}" not in self.crossings]
+        return left[0] if left else None
+
+    @property
+    def last_crossing(self) -> float | None:
+        """The step of the last threshold, once all are crossed."""
+        if not self.thresholds or self.next_threshold is not None:
+            return None
+        return max(self.crossings[f"{t:g}"] for t in self.thresholds)
+
+    def trained(self, value: float) -> None:
+        """Take one step's training value."""
+        raise NotImplementedError
+
+    def wants_full(self, step: int) -> bool:
+        """Is a full evaluation due after this step?"""
+        raise NotImplementedError
+
+    def evaluated(self, step: int, value: float, *, full: bool) -> None:
+        """Take an evaluation of the measure that decides; only full ones can establish a crossing."""
+        raise NotImplementedError
+
+    def missed(self, threshold: float) -> bool:
+        """Has a threshold that was not watched so far perhaps been crossed already?"""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs beside the evaluations."""
+        return {k: v for k, v in vars(self).items() if k != "seen"}
+
+    @classmethod
+    def restore(cls, state: dict[str, Any], thresholds: tuple[float, ...], seen: list[Evaluation]) -> Self:
+        names = cls.__dataclass_fields__
+        return cls(**{k: v for k, v in state.items() if k in names} | {"thresholds": thresholds, "seen": seen})
+
+    def _interpolated(self, above: Evaluation | None, below: Evaluation, threshold: float) -> float:
+        """The step between two evaluations at which the logarithm of the value passes that of the threshold."""
+        if above is None:
+            return float(self.seen[0][0])
+        a, b, wanted = (math.log(max(x, 1e-30)) for x in (above[1], below[1], threshold))
+        return above[0] + (below[0] - above[0]) * (a - wanted) / (a - b)
+
+
+@dataclass
+class FallingWatch(Watch):
+    """For a loss, which falls through its thresholds. `smooth` is the logarithm of the training loss."""
+
+    SMOOTHING = 0.2  # weight of the newest step: about five steps of memory
+    BEFORE, BEYOND = 1.5, 0.9  # of the threshold: where a full evaluation is wanted
+    CLEARLY = 1.15  # times the threshold: above that a small evaluation bounds the crossing, whatever its noise
+    GAP = 0.01  # full evaluations ahead of a threshold are at least this part of the steps so far apart
 
     def __post_init__(self) -> None:
         self.thresholds = tuple(sorted(self.thresholds, reverse=True))
 
-    @property
-    def next_threshold(self) -> float | None:
-        left = [t for t in self.thresholds if f"{t:g}" not in self.crossings]
-        return left[0] if left else None
+    def trained(self, value: float) -> None:
+        log = math.log(max(value, 1e-30))
+        self.smooth = log if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * log
 
-    @property
-    def last_crossing(self) -> float | None:
-        """The step of the last threshold, once all are crossed."""
-        return max(self.crossings.values()) if self.thresholds and self.next_threshold is None else None
-
-    def trained(self, train_loss: float) -> None:
-        """Take one step's training loss."""
-        value = math.log(max(train_loss, 1e-30))
-        self.smooth = value if self.smooth is None else (1 - SMOOTHING) * self.smooth + SMOOTHING * value
+    def _near(self, threshold: float) -> float:
+        """Where to look ahead of a threshold: at most half of the way back up to where the run began."""
+        start = self.seen[0][1] if self.seen else math.inf
+        return min(self.BEFORE * threshold, math.sqrt(threshold * max(start, threshold)))
 
     def wants_full(self, step: int) -> bool:
-        """Is a full evaluation due after this step?"""
         threshold = self.next_threshold
-        if threshold is None or self.smooth is None or step - self.last_full < 2:
+        gap = step - max((s for s, _, full in self.seen if full), default=-2)
+        if threshold is None or self.smooth is None or gap < 2:
             return False
-        predicted = self.smooth + self.ratio - math.log(threshold)
-        return predicted <= math.log(BEYOND) or (not self.asked_before and predicted <= math.log(BEFORE))
+        predicted = math.exp(self.smooth) * self.ratio
+        if predicted <= self.BEYOND * threshold:
+            return True
+        return not self.asked_before and gap >= self.GAP * step and predicted <= self._near(threshold)
 
-    def evaluated(self, step: int, test_loss: float, *, full: bool) -> None:
-        """Take an evaluation of the measure that decides; only a full one can establish a crossing."""
-        value = math.log(max(test_loss, 1e-30))
+    def evaluated(self, step: int, value: float, *, full: bool) -> None:
         if self.smooth is not None:
-            self.ratio = value - self.smooth
-        if full:
-            self.asked_before, self.last_full = True, step
-            while (threshold := self.next_threshold) is not None and value <= math.log(threshold):
-                self.crossings[f"{threshold:g}"] = self._between(step, value, math.log(threshold))
-                self.asked_before = False
-        if full or not self.asked_before:  # after a full evaluation a small, noisy one does not replace it
-            self.last = (step, value)
+            self.ratio = max(value, 1e-30) / math.exp(self.smooth)
+        self.seen.append((step, value, full))
+        if not full:
+            return
+        while (threshold := self.next_threshold) is not None:
+            if value > threshold:
+                self.asked_before |= value <= 1.1 * self._near(threshold)
+                return
+            self.crossings[f"{threshold:g}"] = self._crossing(step, value, threshold)
+            self.asked_before = False
 
-    def _between(self, step: int, value: float, threshold: float) -> float:
-        if self.last is None or self.last[1] <= threshold:
-            return float(step)
-        before, above = self.last
-        return before + (step - before) * (above - threshold) / (above - value)
+    def _crossing(self, step: int, value: float, threshold: float) -> float:
+        above = [e for e in self.seen if e[0] < step and e[1] > threshold * (1 if e[2] else self.CLEARLY)]
+        return self._interpolated(above[-1] if above else None, (step, value, True), threshold)
 
-    def state(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def restore(cls, state: dict[str, Any], thresholds: tuple[float, ...]) -> "EmergenceWatch":
-        last = state["last"]
-        return cls(**{**state, "thresholds": thresholds, "last": tuple(last) if last else None})
+    def missed(self, threshold: float) -> bool:
+        return any(value <= self._near(threshold) for _, value, _ in self.seen)
 
 
 @dataclass
-class RisingWatch:
-    """The same for an accuracy, which rises through its thresholds."""
+class RisingWatch(Watch):
+    """For an accuracy, which rises through its thresholds."""
 
-    thresholds: tuple[float, ...]
-    crossings: dict[str, float] = field(default_factory=dict)
-    smooth: float | None = None  # training accuracy
-    ratio: float = 1.0  # of test to smoothed training accuracy
-    seen: list[tuple[int, float, bool]] = field(default_factory=list)  # step, accuracy, whether in full
     probe: int = 64  # sequences of a small evaluation
+
+    SMOOTHING = 0.05  # weight of the newest step: about twenty steps of memory
+    NEAR = 0.95  # of the threshold: where a full evaluation is wanted
+    SMALL = 0.2  # weight of a small evaluation's ratio of test to training accuracy
+    GAP, GAP_GROWTH = 40, 0.02  # full evaluations are so many steps apart, or this part of the steps so far
 
     def __post_init__(self) -> None:
         self.thresholds = tuple(sorted(self.thresholds))
-        self.seen = [(step, value, full) for step, value, full in self.seen]  # JSON has no tuples
 
-    @property
-    def next_threshold(self) -> float | None:
-        left = [t for t in self.thresholds if f"{t:g}" not in self.crossings]
-        return left[0] if left else None
-
-    @property
-    def last_crossing(self) -> float | None:
-        """The step of the last threshold, once all are crossed."""
-        return max(self.crossings.values()) if self.thresholds and self.next_threshold is None else None
-
-    def trained(self, accuracy: float) -> None:
-        """Take one step's training accuracy."""
-        old = accuracy if self.smooth is None else self.smooth
-        self.smooth = (1 - SMOOTHING_ACCURACY) * old + SMOOTHING_ACCURACY * accuracy
+    def trained(self, value: float) -> None:
+        self.smooth = value if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * value
 
     def wants_full(self, step: int) -> bool:
-        """Is a full evaluation due after this step? Small ones, a few percent apart, bound the crossing from below."""
+        """Small evaluations, a few percent apart, bound the crossing from below."""
         threshold = self.next_threshold
         if threshold is None or self.smooth is None:
             return False
-        whole = [(s, value) for s, value, full in self.seen if full]
-        last, value = whole[-1] if whole else (-GAP, 0.0)
-        if step - last < max(GAP, GAP_GROWTH * step):
+        last, value, _ = next((e for e in reversed(self.seen) if e[2]), (-self.GAP, 0.0, True))
+        if step - last < max(self.GAP, self.GAP_GROWTH * step):
             return False
-        return value >= threshold or self.smooth * self.ratio >= NEAR * threshold
+        return value >= threshold or self.smooth * self.ratio >= self.NEAR * threshold
 
-    def evaluated(self, step: int, accuracy: float, *, full: bool) -> None:
-        """Take an evaluation of the measure that decides; only full ones can establish a crossing."""
+    def evaluated(self, step: int, value: float, *, full: bool) -> None:
         if self.smooth:  # a full evaluation is believed, a small one only in part
-            self.ratio += (1.0 if full else SMALL) * (accuracy / self.smooth - self.ratio)
-        self.seen.append((step, accuracy, full))
+            self.ratio += (1.0 if full else self.SMALL) * (value / self.smooth - self.ratio)
+        self.seen.append((step, value, full))
         while (threshold := self.next_threshold) is not None:
             crossing = self._crossing(threshold)
             if crossing is None:
@@ -143,30 +166,19 @@ class RisingWatch:
 
     def _crossing(self, threshold: float) -> float | None:
         """Where the accuracy first reached a threshold and still did at the next full evaluation."""
-        whole = [(step, value) for step, value, full in self.seen if full]
-        for (step, value), (_, following) in itertools.pairwise(whole):
-            if min(value, following) >= threshold:
-                luck = 2 * math.sqrt(threshold * (1 - threshold) / self.probe)  # a small one must be clearly below
-                below = [(s, v) for s, v, full in self.seen if s < step and v < threshold - (0 if full else luck)]
-                return _interpolated(below[-1], (step, value), threshold) if below else float(self.seen[0][0])
+        luck = 2 * math.sqrt(threshold * (1 - threshold) / self.probe)  # a small one must be clearly below
+        for first, second in itertools.pairwise(e for e in self.seen if e[2]):
+            if min(first[1], second[1]) >= threshold:
+                below = [e for e in self.seen if e[0] < first[0] and e[1] < threshold - (0 if e[2] else luck)]
+                return self._interpolated(below[-1] if below else None, first, threshold)
         return None
 
-    def state(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def restore(cls, state: dict[str, Any], thresholds: tuple[float, ...]) -> "RisingWatch":
-        return cls(**{**state, "thresholds": thresholds})
+    def missed(self, threshold: float) -> bool:
+        return any(value >= self.NEAR * threshold for _, value, _ in self.seen)
 
 
-def _interpolated(before: tuple[int, float], after: tuple[int, float], threshold: float) -> float:
-    """The step between two at which the logarithm of the accuracy passes that of the threshold."""
-    low, high, wanted = (math.log(max(x, 1e-6)) for x in (before[1], after[1], threshold))
-    return before[0] + (after[0] - before[0]) * (wanted - low) / (high - low)
-
-
-def watch_of(spec: RunSpec) -> EmergenceWatch | RisingWatch:
+def watch_of(spec: RunSpec) -> Watch:
     """The watch for the measure that decides the run's emergence."""
     if spec.task.decides == "loss":
-        return EmergenceWatch(spec.train.thresholds)
+        return FallingWatch(spec.train.thresholds)
     return RisingWatch(spec.train.thresholds, probe=spec.task.probe)

@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -16,9 +18,10 @@ from torch import Tensor, nn
 
 from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.spec import RunSpec
+from unstuck.spec.load import from_file
 from unstuck.tasks.task import Batch, Task
 
-from .emergence import watch_of
+from .emergence import Evaluation, watch_of
 from .seeds import stream
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
@@ -50,6 +53,7 @@ class RunResult:
     plateau_steps: float | None
     threshold: float | None
     crossings: dict[str, float]
+    watched: list[float]  # the thresholds that were looked out for from the start
     steps: int
     final: dict[str, float]
     seconds: float
@@ -62,22 +66,36 @@ def optimizer_of(spec: RunSpec, model: nn.Module) -> torch.optim.Optimizer:
     o = spec.optim
     if o.name == "adam":
         return torch.optim.Adam(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, fused=True)
-    return torch.optim.SGD(model.parameters(), lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay)
+    if o.name == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, fused=True)
+    momentum: dict[str, Any] = {"momentum": o.momentum} if o.momentum else {}
+    kind = torch.optim.SGD if o.name == "sgd" else _optimizer_of_file(o.name)
+    return kind(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, **momentum)
+
+
+def _optimizer_of_file(name: str) -> Any:
+    return from_file("optim", Path(name), lambda v: issubclass(v, torch.optim.Optimizer), "torch.optim.Optimizer")
+
+
+def _exploded(loss: float) -> bool:
+    return not math.isfinite(loss) or loss > 1e6
 
 
 class Run:
     """A run under way: `advance` it to its end, or until told to stop; `checkpoint` at any step."""
 
-    def __init__(self, spec: RunSpec, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        checkpoint: Checkpoint | None = None,
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+    ) -> None:
         torch.set_num_threads(spec.train.threads)
         self.spec, self.task = spec, spec.task
-        device = spec.train.device
-        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.device = spec.train.device
         self.world = self.task.world(stream(spec.seed, "world"))
-        self.model = spec.model.build(
-            self.task.inputs, self.task.outputs, stream(spec.seed, "init"), discrete=self.task.discrete
-        ).to(self.device)
-        self.optimizer = optimizer_of(spec, self.model)
+        self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
+        self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
         self.watch = watch_of(spec)
@@ -87,7 +105,7 @@ class Run:
         self.grad_norm = math.nan
         self.seconds, self.evaluating = 0.0, 0.0
         self.resumed_from = 0
-        if checkpoint is not None:
+        if checkpoint is not None and self.continues(checkpoint):
             self._restore(checkpoint)
 
     def _evaluation_sets(self) -> dict[str, tuple[Task, Batch]]:
@@ -166,9 +184,9 @@ class Run:
         size = len(self.sets["primary"][1].inputs)
         n = size if full else min(self.task.probe, size)
         found = {"primary": self._evaluate("primary", n) if full else probed}
-        for name in ("clean", "like"):
+        for name in ("clean", "like"):  # which decide nothing, so a small look at them will do
             twins = [k for k in found if self.sets[k] is self.sets[name]]
-            found[name] = found[twins[0]] if twins else self._evaluate(name, n)
+            found[name] = found[twins[0]] if twins else self._evaluate(name, self.task.probe)
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
         for measure in probed:
             if measure == self.task.decides != "loss":
@@ -190,8 +208,10 @@ class Run:
         stop: Callable[[], bool] = lambda: False,
         on_row: Callable[["Run"], None] = lambda run: None,
         on_step: Callable[["Run"], None] = lambda run: None,
+        at_least: int = 0,
     ) -> RunResult:
-        """Train until emergence (and `train.after` steps more), until `train.max_steps`, divergence, or `stop()`."""
+        """Train until emergence (and `train.after` steps more, and `at_least` so many in all), until `train.max_steps`,
+        divergence, or `stop()`."""
         t = self.spec.train
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
@@ -200,7 +220,7 @@ class Run:
         status: Status | None = None
         while status is None:
             done = self.watch.last_crossing
-            if done is not None and self.step >= done + t.after:
+            if done is not None and self.step >= max(done + t.after, at_least):
                 status = "emerged"
             elif self.step >= t.max_steps:
                 status = ("censored" if done is None else "emerged") if t.thresholds else "finished"
@@ -208,7 +228,7 @@ class Run:
                 status = "stopped"
             else:
                 value, measure = self._train_step()
-                if not math.isfinite(value) or value > 1e6:
+                if _exploded(value):
                     status = "diverged"
                     break
                 self.watch.trained(measure)
@@ -216,12 +236,16 @@ class Run:
                 if full or self.step >= self.next_row:
                     self._add_row(full=full)
                     on_row(self)
+                    if _exploded(self.rows[-1]["test_loss"]):
+                        status = "diverged"
                 self.seconds = before + time.perf_counter() - begun
                 on_step(self)
         if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
             self._add_row(full=True)
             on_row(self)
-        if status == "censored" and self.watch.last_crossing is not None:
+        if _exploded(self.rows[-1]["test_loss"]):
+            status = "diverged"
+        elif status == "censored" and self.watch.last_crossing is not None:
             status = "emerged"  # as the last evaluation shows
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
@@ -234,6 +258,7 @@ class Run:
             plateau_steps=plateau,
             threshold=thresholds[-1] if thresholds else None,
             crossings=dict(self.watch.crossings),
+            watched=list(thresholds),
             steps=self.step,
             final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
             seconds=self.seconds,
@@ -244,12 +269,23 @@ class Run:
 
     # -- stopping and going on
 
+    def _seen(self, c: Checkpoint) -> list[Evaluation]:
+        """The evaluations that a checkpoint's rows record."""
+        size = len(self.sets["primary"][1].inputs)
+        return [(int(r["step"]), r[f"test_{self.task.decides}"], r["evaluated"] == size) for r in c.rows]
+
+    def continues(self, c: Checkpoint) -> bool:
+        """Can this run go on from a checkpoint? Not if it asks for a threshold that may have been crossed unseen."""
+        before = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
+        new = set(self.watch.thresholds) - set(c.watch["thresholds"])
+        return not any(before.missed(threshold) for threshold in new)
+
     def checkpoint(self) -> Checkpoint:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         for i, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optim.{i}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
         tensors["rng.data"] = self.data.get_state()
-        tensors = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}  # tied ones, each for itself
         return Checkpoint(
             step=self.step,
             tensors=tensors,
@@ -274,7 +310,7 @@ class Run:
                 state.setdefault(int(i), {})[name] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         self.data.set_state(c.tensors["rng.data"])
-        self.watch = self.watch.restore(c.watch, self.spec.train.thresholds)
+        self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

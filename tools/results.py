@@ -19,6 +19,7 @@ from unstuck.spec.run import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
+TASKS = ["single_location", "recall"]  # in the order in which their figures are to be complete
 
 
 def trained_figures() -> dict[str, list[TieredRun]]:
@@ -33,6 +34,22 @@ def left(runs: list[TieredRun], store: Store) -> list[list[RunSpec]]:
 
 def hours(todo: list[list[RunSpec]]) -> float:
     return sum(predicted_cost(spec).seconds for unit in todo for spec in unit) / 3600
+
+
+def in_order(figures: dict[str, list[TieredRun]], store: Store) -> list[list[RunSpec]]:
+    """What is left: tiers 1 and 2 of one task after the other, then the third tiers; the cheapest first in each."""
+    found: dict[tuple[bool, int, int], list[list[RunSpec]]] = {}
+    for runs in figures.values():
+        for run in runs:
+            found.setdefault(_place(run), [])
+        for key in found:
+            found[key].extend(left([run for run in runs if _place(run) == key], store))
+    return [unit for key in sorted(found) for unit in sorted(found[key], key=lambda unit: hours([unit]))]
+
+
+def _place(run: TieredRun) -> tuple[bool, int, int]:
+    name = run.spec.task_name
+    return run.tier > 2, TASKS.index(name) if name in TASKS else len(TASKS), run.tier
 
 
 def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
@@ -70,11 +87,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
-    tiers: dict[int, list[list[RunSpec]]] = {}
-    for runs in figures.values():
-        for tier in {r.tier for r in runs}:
-            tiers.setdefault(tier, []).extend(left([r for r in runs if r.tier == tier], store))
-    todo = [unit for tier in sorted(tiers) for unit in sorted(tiers[tier], key=lambda unit: hours([unit]))]
+    todo = in_order(figures, store)
 
     def show(done: float, of: float, text: str) -> None:
         print(f"\r{text}, {done / of:.0%} of the predicted work", end="", file=sys.stderr)

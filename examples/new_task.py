@@ -60,7 +60,7 @@ def main(small: bool, out: Path) -> None:
         picture, (ax,) = panels()
         for d, rows in table.groupby("d"):
             ax.plot(rows["T"], rows["plateau_steps"], "o", label=f"d = {d}")
-        plateau_axes(ax, "sequence length T", lengths)
+        plateau_axes(ax, "sequence length T", lengths, "plateau (steps to test loss 0.2)")
         ax.legend()
         picture.savefig(out / "flagged_sum.png")
 

@@ -23,8 +23,21 @@ def test_the_ten_minute_task_of_contributing(tmp_path, monkeypatch, capsys):
     assert main(["train", "my_task.py", *SMALL, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["steps"]) == ("censored", 8)
-    assert main(["sweep", "my_task.py", *SMALL, "seed=0,1", "--out", "runs", "--json", "--workers", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["censored"] == 2
+    easy = [*SMALL[:3], "task.T=2,3,4", "task.d=1,2", "optim.lr=5e-3", "train.thresholds=0.3", "train.max_steps=1500"]
+    assert main(["sweep", "my_task.py", *easy, "--out", "more", "--json", "--workers", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["emerged"] == 6
+    assert main(["fit", "more", "T + d", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == 6
+
+
+def test_the_model_of_contributing(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    section = page[page.index("## A model or an optimiser of your own") :]
+    monkeypatch.chdir(tmp_path)
+    Path("flat.py").write_text(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1))
+    words = ["train", "regression", "model.name=flat.py", "model.width=8", "task.T=4", "task.d=1", "train.max_steps=8"]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 8
 
 
 def test_the_example_task_sweeps_fits_and_plots(tmp_path):

@@ -59,7 +59,7 @@ def table(words: str) -> str:
 def provenance(name: str) -> str:
     p = json.loads((RESULTS / f"{name.strip()}.json").read_text(encoding="utf-8"))["provenance"]
     machine = f"{p['machine']['cpu']}, {p['machine']['cores']} cores"
-    return f"*`make results`, commit {p['commit']}, {p['date']}, {machine}, Python {p['python']}.*"
+    return f"*Commit {p['commit']}, {p['date']}, {machine}, Python {p['python']}.*"
 
 
 def options(name: str) -> str:

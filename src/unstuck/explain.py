@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .laws import PowerLaw
     from .theory import Flow
 
-_COLOURS = {"agrees": "green", "differs": "red", "new": "cyan"}
+_COLOURS = {"agrees": "green", "differs": "red", "new": "cyan", "beside": "cyan"}
 
 
 def _console() -> Console:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unstuck.errors import BadInput, nearest
+from unstuck.errors import BadInput, Impossible, nearest
 
 from .common import Json, app, bar, warnings_as_sentences, whole
 
@@ -79,6 +79,8 @@ def reproduce(
         with bar(name) as progress:
             results.append(run(name, chosen, out, progress, workers=processes))
     results = [r for r in results if r]
+    if not results:
+        raise Impossible(f"no run of {figure} was finished; see: unstuck runs {out / 'store'}")
     if len(names) == 1:
         result = results[0]
     else:

@@ -38,7 +38,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Claim:
-    """One number or statement of the paper beside ours. `agrees` is None where the paper has none to compare with."""
+    """One number or statement of the paper beside ours. `agrees` is None where the paper has none, or none that is
+    measured alike and only stands beside."""
 
     quantity: str
     ours: float | str
@@ -48,7 +49,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        return {True: "agrees", False: "differs", None: "new"}[self.agrees]
+        return {True: "agrees", False: "differs", None: "new" if self.paper is None else "beside"}[self.agrees]
 
     @classmethod
     def number(cls, quantity: str, ours: float, paper: float, within: float, why: str = "") -> "Claim":
@@ -101,6 +102,6 @@ def title(module: Any) -> str:
 
 
 def overall(verdicts: Iterable[str]) -> str:
-    """One word for many verdicts: `differs` if any does, `agrees` if one does, else `new`."""
+    """One word for many verdicts: `differs` if any does, `agrees` if one does, else `beside` or `new`."""
     found = set(verdicts)
-    return next(v for v in ("differs", "agrees", "new") if v in found)
+    return next(v for v in ("differs", "agrees", "beside", "new") if v in found)

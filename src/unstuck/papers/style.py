@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 # Okabe and Ito's palette, for things that differ in kind.
 BLUE, ORANGE, GREEN, RED, PURPLE, BLACK = (
@@ -58,10 +59,14 @@ def note(axes: Axes, text: str, *, at: tuple[float, float] = (0.03, 0.97), ha: A
     axes.text(*at, text, transform=axes.transAxes, ha=ha, va=va, fontsize=8, bbox=box, linespacing=1.35)
 
 
-def plateau_axes(axes: Axes, x: str, ticks: Sequence[int]) -> None:
-    """Log-log axes for a plateau length, with the sizes that were run written on the x axis."""
-    axes.set(xscale="log", yscale="log", xlabel=x, ylabel="plateau length (steps × lr)")
-    axes.set_xticks(ticks, [str(t) for t in ticks])
+def plateau_axes(axes: Axes, x: str, ticks: Sequence[float], y: str = "plateau length (steps × lr)") -> None:
+    """Log-log axes for a plateau length, with the sizes that were run written on the x axis; call it after plotting."""
+    axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
+    low, high = axes.get_ylim()
+    if high / low < 30:  # powers of ten alone would leave the axis bare
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(which="major", color="#E6E6E6", lw=0.6)
     axes.set_axisbelow(True)

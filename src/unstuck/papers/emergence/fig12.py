@@ -1,6 +1,6 @@
 """Figure 12: cross-sample repetition and a Transformer's loss, on data with and without it.
 
-B.2. Loss curves for several p: on data like the training data (top), and on clean data (bottom).
+B.2. Loss curves for several p: on data like the training data (left), and on clean data (right).
 """
 
 from pathlib import Path

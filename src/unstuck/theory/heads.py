@@ -1,0 +1,166 @@
+"""How attention heads compete, then cooperate: the gradient flow of paper 2 (regression variant, population loss).
+
+The target is a sum of patterns, each a feature at a position: G = Σ_j g_j e_j ⊗ e_{position j}. Heads k with features
+V_k and attention s_k over T positions predict Σ_k V_k s_kᵀ; with the residual R = G - Σ_k V_k s_kᵀ,
+
+    dV_k/dt = R s_k,    ds_k/dt = J(s_k)^q (Rᵀ V_k),    J(s) = diag(s) - s sᵀ.
+
+q = 2 is the gradient flow on the logits of a softmax; q = 1 the mirror flow of the published figure. Both are
+integrated in the logits, which keeps s on the simplex: da_k/dt = Rᵀ V_k for q = 1, J(s_k) Rᵀ V_k for q = 2. Yüksel et
+al. 2026.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+from unstuck.errors import BadInput
+
+from .setting import real, whole
+
+Array = NDArray[np.float64]
+RTOL, ATOL = 1e-8, 1e-12
+
+
+@dataclass(frozen=True)
+class HeadTrajectory:
+    """The flow at times t: features (n, heads, patterns), attention (n, heads, T), loss (n,)."""
+
+    t: Array
+    V: Array
+    s: Array
+    loss: Array
+
+    @property
+    def spread(self) -> Array:
+        """How far the heads are from each other, (n,): the largest distance between two heads' attention, V apart."""
+        gaps = self.s[:, :, None] - self.s[:, None]
+        return np.sqrt((gaps**2).sum(-1)).max((1, 2))
+
+
+@dataclass(frozen=True)
+class HeadFlow:
+    """Heads that learn patterns of given strengths. The defaults are those of paper 2's Figure 10.
+
+    V starts at zero, attention at uniform but for a perturbation eps T N(0, 1) of the logits, without which the heads
+    would stay the same for ever.
+
+    Examples:
+        >>> flow = HeadFlow(eps=1e-3)
+        >>> [round(x, 3) for x in flow.levels]
+        [6.121, 1.945, 0.5, 0.0]
+    """
+
+    strengths: tuple[float, ...] = (1.7**2, 1.7, 1.0)  # g, of the patterns
+    positions: tuple[int, ...] | None = None  # where each pattern sits; the first ones unless told
+    T: int = 40  # positions
+    heads: int | None = None  # as many as patterns unless told
+    q: Literal[1, 2] = 2
+    eps: float = 1e-6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        strengths = tuple(real("strengths", g, 1e-6, 1e6, "positive numbers") for g in self.strengths)
+        T = whole("T", self.T, 2, 100_000, "a whole number from 2 to 100000")
+        if not strengths or len(strengths) > T:
+            raise BadInput("strengths", self.strengths, f"one to T = {T} numbers")
+        positions = tuple(range(len(strengths))) if self.positions is None else tuple(self.positions)
+        distinct = len(set(positions)) == len(positions) == len(strengths)
+        if not distinct or not all(isinstance(x, int) and 0 <= x < T for x in positions):
+            raise BadInput("positions", positions, f"as many distinct positions below T = {T} as strengths")
+        heads = len(strengths) if self.heads is None else whole("heads", self.heads, 1, 1000, "a whole number to 1000")
+        if self.q not in (1, 2):
+            raise BadInput("q", self.q, "1 (mirror flow) or 2 (gradient flow on logits)")
+        real("eps", self.eps, 0.0, 1.0, "a number from 0 to 1")
+        whole("seed", self.seed, 0, 2**32 - 1, "a whole number from 0")
+        for name, value in (("strengths", strengths), ("T", T), ("positions", positions), ("heads", heads)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def target(self) -> Array:
+        """G, (patterns, T)."""
+        assert self.positions is not None
+        G = np.zeros((len(self.strengths), self.T))
+        G[np.arange(len(self.strengths)), list(self.positions)] = self.strengths
+        return G
+
+    @property
+    def levels(self) -> list[float]:
+        """The loss with the i strongest patterns learnt: 1/2 Σ_{j > i} g_j²; where the flow rests on its way."""
+        g = sorted(self.strengths, reverse=True)
+        return [0.5 * sum(x * x for x in g[i:]) for i in range(len(g) + 1)]
+
+    @property
+    def start(self) -> Array:
+        """V and the logits at the start, in one vector."""
+        assert self.heads is not None
+        logits = self.eps * self.T * np.random.default_rng(self.seed).standard_normal((self.heads, self.T))
+        return np.concatenate([np.zeros(self.heads * len(self.strengths)), logits.ravel()])
+
+    def split(self, y: Array) -> tuple[Array, Array]:
+        """Features (..., heads, patterns) and attention (..., heads, T) of state vectors (..., n)."""
+        assert self.heads is not None
+        cut = self.heads * len(self.strengths)
+        V = y[..., :cut].reshape(*y.shape[:-1], self.heads, len(self.strengths))
+        a = y[..., cut:].reshape(*y.shape[:-1], self.heads, self.T)
+        e = np.exp(a - a.max(-1, keepdims=True))
+        return V, e / e.sum(-1, keepdims=True)
+
+    def loss(self, y: Array) -> Array:
+        """1/2 |G - Σ_k V_k s_kᵀ|²."""
+        V, s = self.split(y)
+        return np.asarray(0.5 * ((self.target - np.swapaxes(V, -1, -2) @ s) ** 2).sum((-1, -2)))
+
+    def velocity(self, y: Array) -> Array:
+        """The flow's right-hand side."""
+        V, s = self.split(y)
+        R = self.target - V.T @ s  # (patterns, T)
+        pull = V @ R  # Rᵀ V_k, (heads, T)
+        if self.q == 2:
+            pull = s * (pull - (s * pull).sum(1, keepdims=True))
+        return np.concatenate([(s @ R.T).ravel(), pull.ravel()])
+
+    def trajectory(self, until: float | None = None, points: int = 400) -> HeadTrajectory:
+        """The flow from its start until time `until`; unless told, a little beyond its last stage."""
+        if until is None:
+            times = [t for t in self.stage_times() if t is not None]
+            until = 1.3 * times[-1] if times else 100.0
+        until = real("until", until, 1e-9, 1e9, "a positive time")
+        early = np.geomspace(until / 1e4, until, points)  # stages are spread over decades
+        t = np.unique(np.concatenate([[0.0], early, np.linspace(0, until, points)]))
+        run = solve_ivp(
+            lambda t, y: self.velocity(y), (0, until), self.start, method="LSODA", t_eval=t, rtol=RTOL, atol=ATOL
+        )
+        y = run.y.T
+        V, s = self.split(y)
+        return HeadTrajectory(run.t, V, s, self.loss(y))
+
+    def stage_times(self, limit: float = 1e5) -> list[float | None]:
+        """When each pattern is learnt, the strongest first: the loss half-way between two of its levels; None where
+        that is not before `limit`."""
+        levels = self.levels
+        marks = [math.fsum(pair) / 2 for pair in itertools.pairwise(levels)]
+        events = []
+        for i, mark in enumerate(marks):
+
+            def event(t: float, y: Array, mark: float = mark) -> float:
+                return float(self.loss(y)) - mark
+
+            event.terminal = i == len(marks) - 1  # type: ignore[attr-defined]
+            events.append(event)
+        run = solve_ivp(
+            lambda t, y: self.velocity(y),
+            (0, limit),
+            self.start,
+            method="LSODA",
+            events=events,
+            rtol=RTOL,
+            atol=ATOL,
+            max_step=limit,
+        )
+        return [float(found[0]) if len(found) else None for found in run.t_events]

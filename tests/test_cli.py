@@ -156,7 +156,7 @@ def test_every_invalid_problem_is_refused_by_one_sentence_naming_the_option(caps
         (["predikt"], "predikt"),
         (["predict", "--T", "8", "--d", "4", "extra"], "extra"),
         (["reproduce", "fig1d"], "fig1"),
-        (["reproduce", "fig4-law"], "Transformer runs"),
+        (["reproduce", "incremental-fig1"], "runs on the Markov task"),
         (["reproduce", "fig1c", "--profile", "cpuu"], "did you mean 'cpu'"),
         (["reproduce", "fig1c", "--workers", "-1"], "--workers"),
         (["reproduce", "fig3"], "fig3-"),

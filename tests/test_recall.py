@@ -51,7 +51,7 @@ def test_what_every_batch_obeys(task, seed):
     assert batch.inputs.dtype == torch.long
     assert batch.inputs.min() >= 0
     assert batch.inputs.max() < task.tokens
-    for sequence, target, relevant in zip(*(x.tolist() for x in batch), strict=True):
+    for sequence, target, relevant in zip(*(x.tolist() for x in batch[:3]), strict=True):
         keys, values, query = sequence[:-1:2], sequence[1::2], sequence[-1]
         mapping = {}
         for key, value in zip(keys, values, strict=True):

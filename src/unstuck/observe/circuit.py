@@ -57,7 +57,7 @@ def ablations(model: Any, task: Task, batch: Batch, measure: str = "accuracy") -
     for layer, head in parts:
         cut = [(layer, h) for h in range(heads)] if head == -1 else [(layer, head)]
         with ablated(model, cut):
-            value = task.measures(model(batch.inputs), batch.targets)[measure].mean().item()
+            value = task.measures(model(batch.inputs), batch)[measure].mean().item()
         rows.append({"layer": layer, "head": head, "without": value})
     return pd.DataFrame(rows)
 
@@ -96,7 +96,7 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     does so too. Where the heads of a layer stand in for each other, the layer is named by the same rule.
     """
     with torch.no_grad():
-        accuracy = task.measures(model(batch.inputs), batch.targets)["accuracy"].mean().item()
+        accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
     table = ablations(model, task, batch)
     lost = chance + COLLAPSED * (accuracy - chance)
     needed = {(int(r.layer), int(r.head)) for r in table.itertuples() if r.without <= lost}

@@ -42,6 +42,9 @@ class OptimSpec:
     momentum: Fraction = 0.0  # SGD only
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # largest norm of a gradient; 0 means any
+    patience: Annotated[int, Field(ge=0, le=10**6)] = 0  # passes without progress before the rate is halved; 0: never
+
     @model_validator(mode="after")
     def _meant(self) -> "OptimSpec":
         if self.momentum and self.name in ("adam", "adamw"):

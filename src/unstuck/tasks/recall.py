@@ -103,9 +103,9 @@ class Recall(Task):
         """Cross-entropy of each sequence."""
         return F.cross_entropy(outputs, targets, reduction="none")
 
-    def measures(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        right = (outputs.argmax(-1) == targets).to(outputs.dtype)
-        return {"loss": self.losses(outputs, targets), "accuracy": right}
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        right = (outputs.argmax(-1) == batch.targets).to(outputs.dtype)
+        return {"loss": self.losses(outputs, batch.targets), "accuracy": right}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Copying: from each value that is asked for to the key before it."""

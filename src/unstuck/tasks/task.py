@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     inputs: Tensor  # (n, T, features), or (n, T) token indices
     targets: Tensor  # (n, outputs), or (n,) token indices
     relevant: Tensor  # (n, T), True on the tokens that the target depends on
+    extra: Tensor = torch.empty(0)  # (n, ...), what else a task wants at hand when it measures
 
 
 class Task:
@@ -56,6 +57,18 @@ class Task:
     def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
         raise NotImplementedError
 
+    def batch(self, step: int, n: int, rng: torch.Generator, world: World) -> Batch:
+        """The batch of one training step; a task with a fixed training set goes through it here."""
+        return self.sample(n, rng, world)
+
+    def steps_a_pass(self, n: int) -> int:
+        """Steps between two looks of a learning-rate schedule at the validation loss: a pass over the data."""
+        return 3
+
+    def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        """Sequences to test on."""
+        return self.sample(n, rng, world)
+
     def clean(self) -> "Task":
         """The same task without repetition, on which the model is tested."""
         return self
@@ -68,9 +81,10 @@ class Task:
         """Loss of each sequence, (n,): half the squared error."""
         return 0.5 * (outputs - targets).square().sum(-1)
 
-    def measures(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """All that is measured on each sequence, (n,) each; every evaluation set gives a column of each."""
-        return {"loss": self.losses(outputs, targets)}
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """All that is measured on each sequence, (n,) each: `loss` and `accuracy` on every evaluation set, others on
+        the one that decides."""
+        return {"loss": self.losses(outputs, batch.targets)}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Attention to look at beside the read-out's: for each name, (n, T, T), True from a position to another."""

@@ -15,14 +15,16 @@ from typing import Any, Literal
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from unstuck.observe.attention import attention_columns, link_columns
+from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
 from unstuck.spec.load import from_file
 from unstuck.tasks.task import Batch, Task
 
 from .emergence import Evaluation, watch_of
-from .seeds import stream
+from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
 ROW_GROWTH = 0.04  # rows come every probe_every steps at first, later every 4% of the steps so far
@@ -42,6 +44,7 @@ class Checkpoint:
     grad_norm: float  # of the last step, for a row that may come before the next
     seconds: float
     evaluating: float  # of those seconds
+    schedule: dict[str, Any] = field(default_factory=dict)  # of the learning rate
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
 
 
@@ -77,6 +80,12 @@ def _optimizer_of_file(name: str) -> Any:
     return from_file("optim", Path(name), lambda v: issubclass(v, torch.optim.Optimizer), "torch.optim.Optimizer")
 
 
+def _schedule_of(spec: RunSpec, optimizer: torch.optim.Optimizer) -> ReduceLROnPlateau | None:
+    """Halves the learning rate when the validation loss, seen once a pass over the data, stalls."""
+    o = spec.optim
+    return ReduceLROnPlateau(optimizer, factor=0.5, patience=o.patience) if o.patience else None
+
+
 def _exploded(loss: float) -> bool:
     return not math.isfinite(loss) or loss > 1e6
 
@@ -96,6 +105,9 @@ class Run:
         self.world = self.task.world(stream(spec.seed, "world"))
         self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
+        self.schedule = _schedule_of(spec, self.optimizer)
+        self.dropout = getattr(spec.model, "dropout", 0) > 0
+        self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
         self.watch = watch_of(spec)
@@ -114,7 +126,7 @@ class Run:
         for name, task in (("primary", self.task.primary()), ("clean", self.task.clean()), ("like", self.task)):
             twin = next((s for s in sets.values() if s[0] == task), None)
             if twin is None:
-                batch = task.sample(task.evaluation, stream(self.spec.seed, f"eval {name}"), self.world)
+                batch = task.held_out(task.evaluation, stream(self.spec.seed, f"eval {name}"), self.world)
                 twin = (task, Batch(*(x.to(self.device) for x in batch)))
             sets[name] = twin
         return sets
@@ -123,18 +135,29 @@ class Run:
 
     def _train_step(self) -> tuple[float, float]:
         """One step; returns its loss, and its value of the measure that decides."""
-        batch = Batch(*(x.to(self.device) for x in self.task.sample(self.spec.train.batch, self.data, self.world)))
+        drawn = self.task.batch(self.step, self.spec.train.batch, self.data, self.world)
+        batch = Batch(*(x.to(self.device) for x in drawn))
+        self.model.train()
+        if self.dropout:  # its noise follows from the step alone, so that a resumed run has the same
+            torch.manual_seed(stream_seed(self.spec.seed, f"dropout {self.step}"))
         outputs = self.model(batch.inputs)
         loss = self.task.losses(outputs, batch.targets).mean()
         self.optimizer.zero_grad()
         loss.backward()
+        if self.spec.optim.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.optim.clip)
         self.optimizer.step()
+        self.model.eval()
         self.step += 1
+        if self.schedule is not None and self.step % self.task.steps_a_pass(self.spec.train.batch) == 0:
+            begun = time.perf_counter()
+            self.schedule.step(self._evaluate("primary", len(self.sets["primary"][1].inputs))["loss"])
+            self.evaluating += time.perf_counter() - begun
         value = loss.item()
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
         if self.task.decides == "loss":
             return value, value
-        measure = self.task.measures(outputs.detach(), batch.targets)[self.task.decides].mean().item()
+        measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean().item()
         self.pending_measure += measure
         return value, measure
 
@@ -153,8 +176,8 @@ class Run:
         task, batch = self.sets[name]
         totals: dict[str, float] = {}
         for start in range(0, n, EVALUATION_BATCH):
-            part = slice(start, min(start + EVALUATION_BATCH, n))
-            for key, values in task.measures(self.model(batch.inputs[part]), batch.targets[part]).items():
+            part = Batch(*(x[start : min(start + EVALUATION_BATCH, n)] for x in batch))
+            for key, values in task.measures(self.model(part.inputs), part).items():
                 totals[key] = totals.get(key, 0.0) + values.sum().item()
         return {key: total / n for key, total in totals.items()}
 
@@ -168,9 +191,12 @@ class Run:
             outputs, maps = self.model.observe(part.inputs, **({"whole": True} if links else {}))
             columns = attention_columns([m[:, :, -1] for m in maps] if links else maps, part)
             columns |= link_columns(maps, links)
+            if "group1" in links:
+                values = self.model.value_matrices() if hasattr(self.model, "value_matrices") else None
+                columns |= ladder_columns(columns, values, self.world["A"])
         else:
             outputs = self.model(part.inputs)
-        return {k: v.mean().item() for k, v in task.measures(outputs, part.targets).items()}, columns
+        return {k: v.mean().item() for k, v in task.measures(outputs, part).items()}, columns
 
     def look(self, n: int) -> tuple[Task, Batch]:
         """The primary task and the first n sequences of its evaluation set."""
@@ -189,6 +215,9 @@ class Run:
             found[name] = found[twins[0]] if twins else self._evaluate(name, self.task.probe)
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
         for measure in probed:
+            if measure not in ("loss", "accuracy"):
+                row[measure] = found["primary"][measure]
+                continue
             if measure == self.task.decides != "loss":
                 row[f"train_{measure}"] = self.pending_measure / count if count else math.nan
             names = {"test": "primary", "clean": "clean", "like": "like"}
@@ -297,7 +326,14 @@ class Run:
             seconds=self.seconds,
             evaluating=self.evaluating,
             pending_measure=self.pending_measure,
+            schedule=self._schedule_state(),
         )
+
+    def _schedule_state(self) -> dict[str, Any]:
+        if self.schedule is None:
+            return {}
+        plain = {k: v for k, v in self.schedule.state_dict().items() if isinstance(v, (int, float, str, bool))}
+        return {"lr": self.optimizer.param_groups[0]["lr"], "state": plain}
 
     def _restore(self, c: Checkpoint) -> None:
         self.model.load_state_dict(
@@ -309,6 +345,10 @@ class Run:
                 _, i, name = key.split(".", 2)
                 state.setdefault(int(i), {})[name] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        if self.schedule is not None and c.schedule:
+            for group in self.optimizer.param_groups:
+                group["lr"] = c.schedule["lr"]
+            self.schedule.load_state_dict(c.schedule["state"])
         self.data.set_state(c.tensors["rng.data"])
         self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row

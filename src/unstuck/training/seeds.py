@@ -8,5 +8,10 @@ import torch
 
 def stream(seed: int, name: str) -> torch.Generator:
     """The generator of the stream `name` ("target", "init", "data", ...) of run `seed`."""
+    return torch.Generator().manual_seed(stream_seed(seed, name))
+
+
+def stream_seed(seed: int, name: str) -> int:
+    """The number that seeds it."""
     state = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(2, np.uint32)
-    return torch.Generator().manual_seed(int(state[0]) << 32 | int(state[1]))
+    return int(state[0]) << 32 | int(state[1])

@@ -1,0 +1,96 @@
+"""Stages of a run on the ladder of paper 2: when each rung was reached and left, and when heads began to cooperate.
+
+A rung is a truncated truth A*_{1:i}; the curve says how far the model is from each, KL( A*_{1:i} || model ) in `kl_1`,
+`kl_2`, .... A run climbs: it is nearest to rung 1 for a while, then to rung 2, and so on. Where the rungs change is
+found for the whole curve at once, as the division into consecutive stages with the smallest sum of log KL to the rung
+of the stage, each row counting with the steps it stands for: no threshold, no step number, and noise averages out.
+
+Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done nine
+tenths of its fall from the start of training to its lower quartile in the stage, and *left* where the stage ends.
+*Cooperation* begins at the step from which on the specialisation index is above half of the way from its lowest to its
+last value.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unstuck.errors import BadInput
+
+REACHED = 0.9  # of the fall of log KL
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A truncated truth A*_{1:number}: the steps at which it was reached and left, and the KL to it at its best."""
+
+    number: int
+    reached: float | None  # None where the run never was nearest to it
+    left: float | None  # None while the run is on it, or never was
+    kl: float | None
+
+
+@dataclass(frozen=True)
+class Stages:
+    rungs: list[Rung]
+    cooperation: float | None  # the step at which competition turns into cooperation; None without that column
+
+    @property
+    def highest(self) -> int:
+        """The last rung that was reached; 0 if none."""
+        return max((rung.number for rung in self.rungs if rung.reached is not None), default=0)
+
+
+def find_stages(curve: pd.DataFrame) -> Stages:
+    """The stages of a curve with columns `step`, `kl_1`, `kl_2`, ... and, if it has one, `specialisation`."""
+    columns = sorted((c for c in curve if str(c).startswith("kl_")), key=lambda c: int(str(c)[3:]))
+    if not columns or len(curve) < 2:
+        raise BadInput("curve", list(curve.columns), "a curve of two rows or more with columns kl_1, kl_2, ...")
+    steps = curve["step"].to_numpy(dtype=float)
+    logs = np.log(np.maximum(curve[columns].to_numpy(dtype=float), 1e-12))  # (rows, rungs)
+    nearest = _climb(logs, np.gradient(steps))
+    smooth = pd.DataFrame(logs).rolling(3, min_periods=1, center=True).median().to_numpy()
+    rungs = []
+    for i in range(len(columns)):
+        mine = np.flatnonzero(nearest == i)
+        if not len(mine):
+            rungs.append(Rung(i + 1, None, None, None))
+            continue
+        low = np.quantile(smooth[mine, i], 0.25)
+        down = smooth[0, i] - REACHED * (smooth[0, i] - low)
+        reached = mine[np.flatnonzero(smooth[mine, i] <= max(down, smooth[mine, i].min()))[0]]
+        end = mine[-1] + 1
+        left = float(steps[end]) if end < len(steps) else None
+        rungs.append(Rung(i + 1, float(steps[reached]), left, float(np.exp(low))))
+    return Stages(rungs, _cooperation(curve) if "specialisation" in curve else None)
+
+
+def _climb(logs: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The rung of each row, never going down, with the smallest weighted sum of logs; by dynamic programming."""
+    rows, rungs = logs.shape
+    cost = logs * weight[:, None]
+    best = np.full((rows, rungs), np.inf)
+    came = np.zeros((rows, rungs), dtype=np.int64)
+    best[0] = cost[0]
+    for r in range(1, rows):
+        low = 0
+        for i in range(rungs):
+            low = i if best[r - 1, i] < best[r - 1, low] else low
+            came[r, i] = low
+            best[r, i] = best[r - 1, low] + cost[r, i]
+    path = np.empty(rows, dtype=np.int64)
+    path[-1] = best[-1].argmin()
+    for r in range(rows - 1, 0, -1):
+        path[r - 1] = came[r, path[r]]
+    return path
+
+
+def _cooperation(curve: pd.DataFrame) -> float | None:
+    index = curve["specialisation"].rolling(3, min_periods=1, center=True).median().to_numpy()
+    low, last = index.min(), index[-1]
+    if last - low < 0.05:  # heads that never parted
+        return None
+    below = np.flatnonzero(index < (low + last) / 2)
+    return float(curve["step"].iloc[below[-1] + 1]) if len(below) and below[-1] + 1 < len(curve) else None

@@ -1,0 +1,286 @@
+"""The Markov chain of paper 2: its law by direct evaluation, its samples by frequency, its models by plain formulas."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from unstuck.errors import BadInput
+from unstuck.laws.stages import find_stages
+from unstuck.models.minimal import Minimal
+from unstuck.models.post_norm import PostNorm
+from unstuck.observe.ladder import specialisation
+from unstuck.spec import load_spec
+from unstuck.tasks.markov import Markov
+from unstuck.training.loop import Run
+from unstuck.training.seeds import stream
+
+VARIANTS = [
+    {},
+    {"importance": "far"},
+    {"features": "frobenius"},
+    {"features": "shared"},
+    {"weights": (0.7, 0.3)},
+    {"span": 4, "stride": 2},
+    {"groups": 2, "span": 3},
+    {"rank": 2},
+    {"tau": 0.5, "m": 1.2},
+]
+
+
+def small(**options):
+    return Markov(**{"d": 5, "sequences": 0, "scored": 4, **options})
+
+
+def probability_by_hand(task, A, past, groups):
+    """Next-token law from the definition, one lag at a time."""
+    mean = sum(task.weights) / len(task.weights) if task.weights else 1
+    alpha = [w / mean for w in task.weights] or [1.0] * task.span
+    logits = np.zeros(task.d)
+    for k in groups:
+        start = k * (task.stride or task.span)
+        for i in range(task.span):
+            one_hot = np.eye(task.d)[past[-(start + i + 1)]]
+            logits += alpha[i] * (A[k].numpy() @ one_hot) / task.tau
+    e = np.exp(logits - logits.max())
+    return e / e.sum()
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_the_law_and_its_truncations_by_direct_evaluation(options):
+    task = small(**options)
+    world = task.world(stream(0, "world"))
+    batch = task.held_out(6, stream(0, "data"), world)
+    tokens = torch.cat([batch.inputs, batch.targets[:, -1:]], 1).tolist()
+    importance = sorted(range(task.groups), key=lambda k: -world["A"][k].norm().item())
+    if options.get("features") != "shared" and task.m > 1:
+        assert importance == task.order
+    for n, sequence in enumerate(tokens):
+        for j in range(task.scored):
+            past = sequence[: task.context + j]
+            for i in range(task.groups):
+                by_hand = probability_by_hand(task, world["A"], past, task.order[: i + 1])
+                assert batch.extra[n, i, j].exp().numpy() == pytest.approx(by_hand, abs=1e-4)
+            assert batch.targets[n, j] == sequence[task.context + j]
+
+
+def test_frequencies_follow_the_law_on_a_tiny_chain():
+    task = Markov(d=3, groups=2, span=1, tau=1.0, scored=1, sequences=0)
+    world = task.world(stream(0, "world"))
+    tokens = task.chain(90_000, stream(0, "data"), world)
+    for a in range(3):
+        for b in range(3):
+            follow = tokens[(tokens[:, 0] == a) & (tokens[:, 1] == b), 2]
+            share = torch.bincount(follow, minlength=3) / len(follow)
+            law = probability_by_hand(task, world["A"], [a, b], [0, 1])
+            assert share.numpy() == pytest.approx(law, abs=0.02)
+
+
+@given(st.sampled_from(["near", "far"]), st.integers(2, 4), st.floats(1.1, 3))
+@settings(max_examples=20, deadline=None)
+def test_features_are_orthogonal_times_their_importance(importance, groups, m):
+    task = small(importance=importance, groups=groups, m=m)
+    A = task.world(stream(1, "world"))["A"]
+    sizes = [m ** (groups - 1 - k) for k in range(groups)]
+    for matrix, size in zip(A, sizes if importance == "near" else sizes[::-1], strict=True):
+        assert torch.allclose(matrix @ matrix.T, size**2 * torch.eye(5), atol=1e-3 * size**2)
+
+
+def test_frobenius_orthogonal_and_shared_features():
+    A = small(features="frobenius").world(stream(0, "world"))["A"]
+    assert torch.allclose(torch.einsum("iab,jab->ij", A, A), torch.diag(A.square().sum((1, 2))), atol=1e-3)
+    A = small(features="shared").world(stream(0, "world"))["A"]
+    assert torch.allclose(A[0] / 1.7**2, A[2], atol=1e-5)
+    assert np.linalg.matrix_rank(small(rank=2).world(stream(0, "world"))["A"][0].numpy(), tol=1e-4) == 2
+
+
+def test_overlapping_spans_share_lags():
+    task = Markov(span=4, stride=2)
+    assert [task.lags(k) for k in range(3)] == [[1, 2, 3, 4], [3, 4, 5, 6], [5, 6, 7, 8]]
+    assert (task.context, task.T) == (8, 27)
+    assert (Markov().context, Markov().T, Markov(span=4).context) == (6, 25, 12)
+
+
+def test_a_pass_goes_through_the_training_set_once_each_in_another_order():
+    task = small(sequences=10)
+    world = task.world(stream(0, "world"))
+    rng = stream(0, "data")
+    passes = []
+    for a_pass in range(2):
+        batches = [task.batch(a_pass * 3 + i, 4, rng, world).inputs for i in range(3)]
+        assert [len(b) for b in batches] == [4, 4, 2]
+        passes.append(torch.cat(batches))
+    assert sorted(passes[0].tolist()) == sorted(world["train"][:, :-1].tolist()) == sorted(passes[1].tolist())
+    assert passes[0].tolist() != passes[1].tolist()
+    assert len(task.batch(0, 3000, rng, world).inputs) == 10  # a batch is never larger than the set
+
+
+def test_kl_and_excess_loss_of_the_truth_are_zero_and_of_others_positive():
+    task = Markov(d=6, sequences=0, scored=5)
+    world = task.world(stream(0, "world"))
+    batch = task.held_out(200, stream(0, "data"), world)
+    for i in range(3):
+        found = {k: v.mean().item() for k, v in task.measures(batch.extra[:, i], batch).items()}
+        assert found[f"kl_{i + 1}"] == pytest.approx(0, abs=1e-5)
+        assert all(found[f"kl_{j + 1}"] > 0.01 for j in range(3) if j != i)
+    assert found["excess_loss"] == pytest.approx(0, abs=1e-5)
+    p, q = batch.extra[:, 0].exp(), torch.full_like(batch.extra[:, 0], 1 / 6)
+    by_hand = (p * (p.clamp_min(1e-30) / q).log()).sum(-1).mean()
+    uniform = task.measures(torch.zeros_like(batch.extra[:, 0]), batch)
+    assert uniform["kl_1"].mean() == pytest.approx(by_hand.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["task.weights=[0.7,0.2,0.1]"], "task.weights has 3 numbers, but task.span is 2"),
+        (["task.rank=51"], "task.rank is 51"),
+        (["task.features=frobenus"], "orthogonal"),
+        (["task.tau=0"], "task.tau"),
+        (["task.importance=middle"], "'near' or 'far'"),
+        (["task.sequences=-1"], "task.sequences"),
+    ],
+)
+def test_impossible_chains_are_refused(words, says):
+    with pytest.raises(BadInput) as e:
+        load_spec("markov-minimal", words)
+    assert says in str(e.value)
+
+
+# -- the models
+
+
+def plain_minimal(model, tokens):
+    """The formula with one-hot vectors and all positions."""
+    n, T = tokens.shape
+    x = torch.cat([F.one_hot(tokens, model.vocabulary).float(), torch.eye(T).expand(n, -1, -1)], 2)
+    mask = torch.ones(T, T, dtype=torch.bool).triu(1)
+    for W, V in zip(model.queries, model.values, strict=True):
+        y = 0
+        for k in range(len(W)):
+            scores = (x @ W[k] @ x.mT / math.sqrt(x.shape[-1])).masked_fill(mask, -math.inf)
+            y = y + scores.softmax(-1) @ (x @ V[k])
+        x = y
+    return x[:, -model.scored :]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_minimal_model_is_its_formula_in_output_and_gradients(layers):
+    task = small()
+    model = Minimal(layers=layers, heads=2).build(task, stream(0, "init"))
+    tokens = task.sample(7, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(4)  # far from uniform attention
+    ours, plain = model(tokens), plain_minimal(model, tokens)
+    assert torch.allclose(ours, plain, atol=1e-5)
+    weight = torch.randn(ours.shape, generator=stream(1, "data"))
+    grads = [torch.autograd.grad((y * weight).sum(), list(model.parameters())) for y in (ours, plain)]
+    for a, b in zip(*grads, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("context", [0, 2])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_full_model_at_scored_positions_is_that_at_all_positions(layers, context):
+    task = small()
+    c = PostNorm(layers=layers, heads=2, width=12, mlp=8, context=context)
+    model = c.build(task, stream(0, "init")).eval()
+    tokens = task.sample(5, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    scored = model(tokens)
+    model.scored = task.T
+    assert torch.allclose(scored, model(tokens)[:, -task.scored :], atol=1e-5)
+
+
+def test_a_restricted_context_sees_so_many_tokens_and_no_more():
+    task = small()
+    model = PostNorm(heads=2, width=12, mlp=8, context=3).build(task, stream(0, "init")).eval()
+    tokens = task.sample(1, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    base = model(tokens)[0, -1]
+    for back in range(task.T):
+        other = tokens.clone()
+        other[0, -1 - back] = (other[0, -1 - back] + 1) % task.d
+        assert torch.equal(model(other)[0, -1], base) == (back >= 3)
+
+
+@pytest.mark.parametrize("kind", [Minimal(heads=2), PostNorm(heads=2, width=12, mlp=8)])
+def test_attention_is_causal_and_sums_to_one_where_it_is_computed(kind):
+    task = small()
+    model = kind.build(task, stream(0, "init")).eval()
+    tokens = task.sample(5, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    _, (weights,) = model.observe(tokens, whole=True)
+    assert weights.shape == (5, 2, task.T, task.T)
+    assert torch.allclose(weights[:, :, -task.scored :].sum(-1), torch.ones(5, 2, task.scored))
+    assert weights.triu(1).abs().max() == 0
+
+
+def test_heads_of_zero_queries_stay_the_same():
+    spec = load_spec(
+        "markov-minimal", ["task.d=4", "task.sequences=50", "model.query=0", "model.value=0", "train.max_steps=5"]
+    )
+    run = Run(spec)
+    run.advance()
+    assert run.rows[-1]["specialisation"] == pytest.approx(0, abs=1e-6)
+
+
+@given(st.integers(1, 4), st.integers(0, 100))
+@settings(max_examples=50, deadline=None)
+def test_specialisation_lies_between_identical_and_one_group_each(h, seed):
+    mass = np.random.default_rng(seed).random((h, h)) + 1e-3
+    assert -1e-9 <= specialisation(mass) <= 1 + 1e-9
+    assert specialisation(np.eye(h)[np.random.default_rng(seed).permutation(h)]) == pytest.approx(1)
+    assert specialisation(np.tile(mass[:1], (h, 1))) == pytest.approx(1.0 if h == 1 else 0.0)
+    assert specialisation(mass[::-1]) == pytest.approx(specialisation(mass))
+
+
+# -- training
+
+
+def test_a_small_chain_climbs_the_ladder():
+    """The nearest group first: the model is closest to A*_{1:1}, then to the whole truth, while its heads part."""
+    words = ["task.d=16", "task.groups=2", "task.span=1", "task.tau=0.3", "task.sequences=2000", "model.heads=2"]
+    words += ["optim.lr=0.04", "train.batch=1000", "train.max_steps=200"]
+    result = Run(load_spec("markov-minimal", words)).advance()
+    curve = result.curve.set_index("step")
+    assert result.status == "finished"
+    assert curve["kl_1"][60] < curve["kl_2"][60] < curve["kl_2"][0] / 2
+    assert curve["kl_1"].idxmin() < curve["kl_2"].idxmin()
+    assert result.final["kl_2"] < result.final["kl_1"] / 3
+    assert curve["specialisation"][60] < 0.15
+    assert result.final["specialisation"] > 0.4
+    assert {"excess_loss", "align_0_1", "group1_0_0"} <= set(result.final)
+    found = find_stages(result.curve)
+    assert found.rungs[0].reached < found.rungs[0].left <= found.rungs[1].reached
+    assert 60 < found.rungs[0].left < 180
+    assert 60 < found.cooperation < 200
+
+
+def test_dropout_schedule_and_clipping_resume_bit_for_bit():
+    words = ["task.d=6", "task.span=1", "task.sequences=60", "model.width=12", "model.mlp=8", "train.batch=20"]
+    words += ["train.max_steps=40", "optim.patience=1", "optim.lr=0.05", "optim.clip=0.5"]
+    whole = Run(load_spec("markov-full", words))
+    expected = whole.advance()
+    assert whole.optimizer.param_groups[0]["lr"] < 0.05  # the schedule did something
+    for at in (7, 30):
+        first = Run(load_spec("markov-full", words))
+        count = iter(range(10**6))
+        first.advance(stop=lambda count=count, at=at: next(count) >= at)
+        second = Run(load_spec("markov-full", words), first.checkpoint())
+        pd.testing.assert_frame_equal(second.advance().curve, expected.curve)
+        for a, b in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.slow
+def test_the_ladder_at_the_papers_size():
+    result = Run(load_spec("markov-minimal", ["train.max_steps=400", "seed=0"])).advance()
+    curve = result.curve.set_index("step")
+    assert curve["kl_1"].idxmin() < curve["kl_2"].idxmin() < curve["kl_3"].idxmin()
+    assert result.final["kl_3"] < min(result.final["kl_1"], result.final["kl_2"])
+    assert curve["specialisation"][60] < 0.2
+    assert result.final["specialisation"] > 0.6

@@ -1,0 +1,73 @@
+"""Stages on synthetic ladders whose true times are known: stretched, noised, with rungs that are skipped."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unstuck.errors import BadInput
+from unstuck.laws.stages import find_stages
+
+
+def ladder(times, last, rows=120, noise=0.0, seed=0):
+    """A model that is a mixture of the start and of rungs 1, 2, ..., moving to rung i around times[i]."""
+    rng = np.random.default_rng(seed)
+    step = np.unique(np.concatenate([np.linspace(0, last, rows // 2), np.geomspace(1, last, rows // 2)]).round())
+    width = 0.02 * last
+    at = np.stack([1 / (1 + np.exp(-(step - t) / width)) for t in times], 1)  # how much of each rung is learnt
+    place = at.sum(1)  # 0 at the start, i on rung i
+    kl = {f"kl_{i + 1}": 0.02 + np.abs(place - (i + 1)) ** 1.5 for i in range(len(times))}
+    table = pd.DataFrame({"step": step, **kl, "specialisation": 0.05 + 0.6 * at[:, -1]})
+    for column in kl:
+        table[column] *= np.exp(noise * rng.normal(size=len(table)))
+    return table
+
+
+@given(
+    gaps=st.lists(st.floats(0.15, 1.0), min_size=4, max_size=5),
+    last=st.sampled_from([400, 2000, 50_000]),
+    noise=st.sampled_from([0.0, 0.1, 0.3]),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=80, deadline=None)
+def test_stage_times_wherever_they_are(gaps, last, noise, seed):
+    ends = np.cumsum(gaps) / np.sum(gaps) * last
+    times = ends[:-1]  # the last stage lasts as well
+    found = find_stages(ladder(times, last, noise=noise, seed=seed))
+    assert found.highest == len(times)
+    for rung, (start, end) in zip(found.rungs, zip(times, [*times[1:], None], strict=True), strict=True):
+        assert rung.reached == pytest.approx(start, abs=0.12 * last)
+        assert (rung.left is None) == (end is None)
+        if end is not None:
+            assert rung.left == pytest.approx(end, abs=0.06 * last)
+    assert found.cooperation == pytest.approx(times[-1], abs=0.06 * last)
+
+
+def test_stages_stretch_with_the_steps():
+    curve = ladder([100, 250, 300], 400, noise=0.1)
+    plain, stretched = find_stages(curve), find_stages(curve.assign(step=7 * curve["step"]))
+    for a, b in zip(plain.rungs, stretched.rungs, strict=True):
+        assert b.reached == pytest.approx(7 * a.reached)
+    assert stretched.cooperation == pytest.approx(7 * plain.cooperation)
+
+
+def test_a_run_that_stops_lower_on_the_ladder():
+    curve = ladder([100, 250, 390], 400)
+    found = find_stages(curve[curve["step"] <= 200])
+    assert found.highest == 1
+    assert [rung.reached is None for rung in found.rungs] == [False, True, True]
+    assert found.rungs[0].left is None
+    assert found.cooperation is None
+
+
+def test_a_stray_row_is_no_stage():
+    curve = ladder([100, 250, 300], 400)
+    row = curve.index[(curve["step"] > 150) & (curve["step"] < 170)][0]
+    curve.loc[row, "kl_3"] = 0.01
+    assert find_stages(curve).rungs[2].reached > 280
+
+
+def test_what_is_no_ladder_is_refused():
+    with pytest.raises(BadInput, match="kl_1"):
+        find_stages(pd.DataFrame({"step": [0, 1], "loss": [1.0, 2.0]}))

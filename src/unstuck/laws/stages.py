@@ -5,8 +5,8 @@ A rung is a truncated truth A*_{1:i}; the curve says how far the model is from e
 found for the whole curve at once, as the division into consecutive stages with the smallest sum of log KL to the rung
 of the stage, each row counting with the steps it stands for: no threshold, no step number, and noise averages out.
 
-Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done nine
-tenths of its fall from the start of training to its lower quartile in the stage, and *left* where the stage ends.
+Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done
+four fifths of its fall from the start of training to its lowest value in the stage, and *left* where the stage ends.
 *Cooperation* begins at the step from which on the specialisation index is above half of the way from its lowest to its
 last value.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from unstuck.errors import BadInput
 
-REACHED = 0.9  # of the fall of log KL
+REACHED = 0.8  # of the fall of log KL
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def find_stages(curve: pd.DataFrame) -> Stages:
         if not len(mine):
             rungs.append(Rung(i + 1, None, None, None))
             continue
-        low = np.quantile(smooth[mine, i], 0.25)
+        low = smooth[mine, i].min()
         down = smooth[0, i] - REACHED * (smooth[0, i] - low)
-        reached = mine[np.flatnonzero(smooth[mine, i] <= max(down, smooth[mine, i].min()))[0]]
+        reached = mine[np.flatnonzero(smooth[mine, i] <= down)[0]]
         end = mine[-1] + 1
         left = float(steps[end]) if end < len(steps) else None
         rungs.append(Rung(i + 1, float(steps[reached]), left, float(np.exp(low))))

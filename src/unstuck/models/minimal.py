@@ -78,6 +78,10 @@ class MinimalModule(nn.Module):
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""
         return self.values[-1][:, : self.vocabulary, : self.vocabulary].mT
 
+    def attention(self, tokens: Tensor) -> list[Tensor]:
+        """Attention weights of every layer, (n, heads, T, T) each."""
+        return self.observe(tokens, whole=True)[1]
+
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.c.layers == 1:
             weights = self._attention_on_tokens(tokens, self.T - self.scored)

@@ -91,6 +91,10 @@ class PostNormModule(nn.Module):
         full = [F.pad(weights, (0, 0, self.T - weights.shape[2], 0)) for weights in maps]
         return outputs, full if whole else [weights[:, :, -1] for weights in full]
 
+    def attention(self, tokens: Tensor) -> list[Tensor]:
+        """Attention weights of every layer, (n, heads, T, T) each."""
+        return self.observe(tokens, whole=True)[1]
+
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = F.embedding(tokens, self.encoder) + self.encoder_bias
         x = F.dropout(x + self.positions, self.c.dropout, self.training)

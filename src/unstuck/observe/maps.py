@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 @torch.no_grad()
-def attention_table(model: Any, batch: Batch, step: int = 0) -> pd.DataFrame:
-    """The attention of every layer and head on the first sequence of `batch`, a row for each pair of positions.
+def attention_table(model: Any, batch: Batch, step: int = 0, *, sequences: int = 1) -> pd.DataFrame:
+    """The attention of every layer and head on the first sequence of `batch`, a row for each pair of positions; or its
+    mean over the first `sequences`.
 
-    `token` is what stands at the position that is looked at: its index in a discrete vocabulary, else its position;
-    `relevant` whether the target depends on it.
+    `token` is what stands at the position that is looked at: its index in a discrete vocabulary, else, and for a mean,
+    its position; `relevant` whether the target depends on it.
     """
-    inputs = batch.inputs[:1]
-    maps = torch.cat(model.attention(inputs)).cpu().numpy()  # (layers, heads, T, T)
+    inputs = batch.inputs[:sequences]
+    maps = torch.stack([m.mean(0) for m in model.attention(inputs)]).cpu().numpy()  # (layers, heads, T, T)
     layers, heads, T, _ = maps.shape
-    tokens = inputs[0].cpu().numpy() if inputs.dtype == torch.long else np.arange(T)
+    tokens = inputs[0].cpu().numpy() if inputs.dtype == torch.long and sequences == 1 else np.arange(T)
     layer, head, row, column = (x.ravel() for x in np.indices((layers, heads, T, T)))
     return pd.DataFrame(
         {
@@ -64,4 +65,32 @@ def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps:
             if i == len(heads) - 1:
                 ax.set_xlabel("to")
     picture.colorbar(image, ax=axes, shrink=0.6, label="attention")
+    return picture
+
+
+HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+
+
+def draw_heads(table: pd.DataFrame, steps: Sequence[int], layer: int = 0) -> "Figure":
+    """A map for each step with all heads of a layer in it, one colour a head; where heads look alike, colours mix."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    part = table[table["layer"] == layer]
+    heads = sorted(part["head"].unique())
+    picture = Figure(figsize=(2.7 * len(steps) + 0.9, 3.1), layout="constrained")
+    axes = picture.subplots(1, len(steps), squeeze=False)[0]
+    for ax, step in zip(axes, steps, strict=True):
+        image: Any = 1.0
+        for head in heads:
+            rows = part[(part["head"] == head) & (part["step"] == step)]
+            weight = rows.pivot_table("weight", "row", "column").to_numpy()
+            ink = 1 - np.array(to_rgb(HEAD_COLOURS[head % len(HEAD_COLOURS)]))
+            image = image - np.clip(weight / 0.6, 0, 1)[:, :, None] * ink  # full colour from 0.6 on
+        ax.imshow(np.clip(image, 0, 1))
+        ax.set(title=f"step {step:,}", xlabel="to position")
+    axes[0].set_ylabel("from position")
+    keys = [Patch(color=HEAD_COLOURS[head % len(HEAD_COLOURS)], label=f"head {head + 1}") for head in heads]
+    picture.legend(handles=keys, loc="outside right center")
     return picture

@@ -91,12 +91,11 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     where = Store(store)
     for unit in units(runs):
         for spec, result in zip(unit, stored_results(unit, where) or [], strict=False):
-            m, o = spec.model, spec.optim
+            o = spec.optim
             rows.append(
                 {
                     "run_id": spec.run_id,
-                    **asdict(spec.task),
-                    **{"layers": m.layers, "heads": m.heads, "layer_norm": m.layer_norm},
+                    **_settings(spec, ("layers", "heads", "layer_norm", "query")),
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
                     "status": result["status"],
                     "plateau_steps": result["plateau_steps"],
@@ -116,6 +115,12 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
         directory = where.run(spec.run_id)
         curve = directory.curve() if enough(directory.status(), spec) is not None else None
         if curve is not None:
-            sizes = asdict(spec.task) | {"layer_norm": spec.model.layer_norm, "lr": spec.optim.lr, "seed": spec.seed}
+            sizes = _settings(spec, ("layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
             parts.append(curve.assign(run_id=spec.run_id, **sizes))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _settings(spec: RunSpec, of_model: Sequence[str]) -> dict[str, Any]:
+    """The task's settings and some of the model's, as cells of a table."""
+    found = asdict(spec.task) | {name: getattr(spec.model, name) for name in of_model if hasattr(spec.model, name)}
+    return {k: " ".join(map(str, v)) if isinstance(v, tuple) else v for k, v in found.items()}

@@ -17,6 +17,7 @@ from .store import RunDirectory, Store, result_dict
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
+MAP_SEQUENCES = 256  # whose mean attention is kept, where what matters is positions, not tokens
 CIRCUIT = 512  # sequences on which ablations are judged
 ENDED = ("emerged", "censored", "diverged", "finished")
 
@@ -120,7 +121,8 @@ def _run(
     def on_step(run: Any) -> None:
         nonlocal saved, noted
         if run.step in spec.train.maps:
-            directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step))
+            many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
+            directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step, sequences=many))
         now = time.monotonic()
         if now - saved >= checkpoint_seconds:
             save()

@@ -1,0 +1,167 @@
+"""What the figures of paper 2 share: runs by profile, curves with stages shaded, maps, claims."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from unstuck.laws.stages import Stages, find_stages
+from unstuck.observe.maps import draw_heads
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.runs.store import Store
+
+STEPS = 800
+MAPS = [0, 60, 120, 200, 300, 400, 600, 800]
+#: A chain on which the minimal model climbs the whole ladder in seconds, for the quick profile.
+QUICK: dict[str, Any] = {
+    "task.d": 16,
+    "task.span": 1,
+    "task.tau": 0.3,
+    "task.sequences": 2000,
+    "train.batch": 1000,
+    "optim.lr": 0.04,
+    "train.max_steps": 300,
+}
+
+
+def minimal_runs(
+    profile: Profile,
+    tier: int,
+    seeds: Sequence[int] = (0,),
+    changes: Mapping[str, Any] | None = None,
+    quick: Mapping[str, Any] | None = None,
+    **lists: Sequence[Any],
+) -> list[TieredRun]:
+    """Runs of the minimal model with `changes`; in the quick profile on a small chain, with `quick` instead."""
+    if profile == "quick":
+        fixed = {**QUICK, "train.maps": [0, 60, 150, 300], **((changes if quick is None else quick) or {})}
+        return grid("markov-minimal", tier, [0], fixed, **lists)
+    fixed = {"train.max_steps": STEPS, "train.maps": MAPS, **(changes or {})}
+    return grid("markov-minimal", tier, seeds, fixed, **lists)
+
+
+def ladder_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """The curves: losses, KL to each rung, specialisation, attention on each group, alignment."""
+    table = curves(runs, store)
+    if table.empty:
+        return table
+    ladder = [c for c in table if c.startswith(("kl_", "group", "align_"))]
+    sizes = ["m", "sequences", "importance", "query", "seed"]
+    columns = ["run_id", *(c for c in sizes if c in table), "step", "train_loss", "test_loss", "excess_loss"]
+    return table[[*columns, "specialisation", *ladder]]
+
+
+def maps_data(run: TieredRun, store: Path) -> pd.DataFrame:
+    """The mean attention of a run at the steps at which it was kept."""
+    directory = Store(store).run(run.spec.run_id)
+    maps = directory.maps() if directory.status() is not None and curves([run], store).size else None
+    if maps is None:
+        return pd.DataFrame()
+    return maps[maps["weight"] > 1e-4].drop(columns=["token", "relevant"]).reset_index(drop=True)
+
+
+def rungs_of(curve: pd.DataFrame) -> list[str]:
+    """The columns of the KL to each rung that a table has values in."""
+    return [c for c in curve if c.startswith("kl_") and curve[c].notna().all()]
+
+
+def stages_of(curve: pd.DataFrame) -> Stages:
+    return find_stages(curve[["step", *rungs_of(curve), "specialisation"]].reset_index(drop=True))
+
+
+def plot_ladder(ax: Axes, curve: pd.DataFrame) -> None:
+    """KL to every rung, with the stages shaded in the colour of the rung that is nearest."""
+    names = rungs_of(curve)
+    colours = shades(names)
+    for i, (name, colour) in enumerate(colours.items()):
+        ax.plot(curve["step"], curve[name], color=colour, label=f"$A^*_{{1:{i + 1}}}$")
+    start = 0.0
+    for name, rung in zip(names, stages_of(curve).rungs, strict=True):
+        if rung.reached is not None:
+            end = curve["step"].max() if rung.left is None else rung.left
+            ax.axvspan(start, end, color=colours[name], alpha=0.10, lw=0)
+            start = end
+    ax.set(xlabel="step", ylabel="KL to the truncated truth", yscale="log")
+
+
+def ladder_figure(table: pd.DataFrame, title: str) -> Figure:
+    """Loss, ladder and specialisation of the first run, the others faintly."""
+    picture, (left, middle, right) = panels(3, width=3.9)
+    for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
+        style: dict[str, Any] = {"alpha": 1.0 if i == 0 else 0.35, "lw": 1.6 if i == 0 else 1.0}
+        left.plot(curve["step"], curve["excess_loss"], color="#222222", **style)
+        right.plot(curve["step"], curve["specialisation"], color="#222222", **style)
+        if i == 0:
+            plot_ladder(middle, curve)
+    left.set(xlabel="step", ylabel="loss above that of the truth", yscale="log", title=title)
+    right.set(xlabel="step", ylabel="specialisation index", ylim=(-0.02, 1))
+    legend_outside(picture, middle)
+    return picture
+
+
+def maps_figure(table: pd.DataFrame, steps: int = 4, layer: int = 0) -> Figure:
+    """The heads' attention at the start and at later steps, evenly chosen among those kept."""
+    kept = sorted(table["step"].unique())
+    chosen = [kept[i] for i in np.unique(np.linspace(0, len(kept) - 1, min(steps, len(kept))).round().astype(int))]
+    return draw_heads(_whole(table), chosen, layer)
+
+
+def _whole(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the pairs of positions that were left out because nobody looks there."""
+    keys = ["step", "layer", "head", "row", "column"]
+    size = int(max(table["row"].max(), table["column"].max())) + 1
+    values = [*(sorted(table[k].unique()) for k in keys[:3]), range(size), range(size)]
+    full = pd.MultiIndex.from_product(values, names=keys)
+    return table.set_index(keys)["weight"].reindex(full, fill_value=0.0).reset_index()
+
+
+def ladder_claims(table: pd.DataFrame) -> list[Claim]:
+    """Order of stages, and specialisation early and late, run by run."""
+    orders, texts, early, late, turns = [], [], [], [], []
+    for _, curve in table.groupby("run_id", sort=False):
+        found = stages_of(curve)
+        reached = [rung.reached for rung in found.rungs]
+        texts.append(", ".join("never" if r is None else f"{r:.0f}" for r in reached))
+        orders.append(None not in reached and reached == sorted(r for r in reached if r is not None))
+        early.append(_at(curve, 0.075))
+        late.append(float(curve["specialisation"].iloc[-1]))
+        turns.append("never" if found.cooperation is None else f"{found.cooperation:.0f}")
+    return [
+        Claim("steps at which rungs 1, 2, ... are reached", "; ".join(texts), "in order of importance", all(orders)),
+        Claim("specialisation at 7.5% of the run", _range(early), "near 0: heads compete", max(early) < 0.2),
+        Claim("specialisation at the end", _range(late), "one head a group: near 1", min(late) > 0.9, WHY_NOT_ONE),
+        Claim("competition turns into cooperation at step", "; ".join(turns), None, None),
+    ]
+
+
+WHY_NOT_ONE = "the weakest group's head keeps half an eye on the strongest; the theory's flow ends at 0.64 too"
+
+
+def _at(curve: pd.DataFrame, fraction: float) -> float:
+    return float(np.interp(fraction * curve["step"].max(), curve["step"], curve["specialisation"]))
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
+
+
+def mass_claims(table: pd.DataFrame) -> list[Claim]:
+    """What the maps show, as numbers: how alike the heads' maps are at the first and the last step kept."""
+    whole = _whole(table)
+    layer = whole[whole["layer"] == whole["layer"].max()]
+    claims = []
+    steps = sorted(layer["step"].unique())
+    for step in (steps[min(1, len(steps) - 1)], steps[-1]):
+        maps = layer[layer["step"] == step].pivot_table("weight", "head", ["row", "column"]).to_numpy()
+        unit = maps / np.linalg.norm(maps, axis=1, keepdims=True)
+        alike = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
+        text = f"{alike.min():.2f} to {alike.max():.2f}" if len(alike) else "one head"
+        claims.append(Claim(f"cosine between two heads' maps at step {step}", text, None, None))
+    return claims

@@ -29,6 +29,13 @@ QUICK: dict[str, Any] = {
     "train.max_steps": 300,
 }
 
+FRESH = {"task.sequences": 0, "train.batch": 512}
+TWO_LAYERS = {"model.layers": 2, "task.sequences": 27_000, "task.span": 4, "task.m": 1.8, "optim.lr": 0.04}
+UNEVEN = {"task.weights": [0.7, 0.3]}
+OVERLAP = {"task.span": 4, "task.stride": 2}
+QUICK_OVERLAP = {"task.span": 2, "task.stride": 1}
+SGD = {"optim.name": "sgd", "optim.lr": 0.2, "optim.momentum": 0.9, "task.m": 2.0, "train.max_steps": 6000}
+
 
 def minimal_runs(
     profile: Profile,
@@ -44,6 +51,16 @@ def minimal_runs(
         return grid("markov-minimal", tier, [0], fixed, **lists)
     fixed = {"train.max_steps": STEPS, "train.maps": MAPS, **(changes or {})}
     return grid("markov-minimal", tier, seeds, fixed, **lists)
+
+
+def full_runs(profile: Profile, changes: Mapping[str, Any] | None = None, **lists: Sequence[Any]) -> list[TieredRun]:
+    """Runs of the full Transformer with `changes`; in the quick profile a narrow one on a small chain."""
+    if profile == "quick":
+        small = {"model.width": 48, "model.mlp": 32, "optim.lr": 0.01, "train.max_steps": 200}
+        fixed = {**QUICK, **small, "train.maps": [0, 60, 200], **(changes or {})}
+        return grid("markov-full", 3, [0], {**fixed, "train.max_steps": 200}, **lists)
+    fixed = {"train.max_steps": 1000, "train.maps": [0, 60, 300, 1000], **(changes or {})}
+    return grid("markov-full", 3, [0], fixed, **lists)
 
 
 def ladder_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

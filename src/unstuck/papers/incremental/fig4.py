@@ -1,0 +1,62 @@
+"""Figure 4: a smaller start keeps the heads together for longer; without a hierarchy there are no stages.
+
+Loss above that of the truth, for several starts of the queries (values at zero) and for several m.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.incremental._ladder import ladder_data, minimal_runs, stages_of
+from unstuck.papers.lab import TieredRun
+from unstuck.papers.style import panels, shades
+
+SCALES, RATIOS = [0.0, 1e-9, 1e-6, 1e-3], [1.0, 1.3, 1.5, 1.7]
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    scales = minimal_runs(profile, 1, changes={"model.value": 0.0}, model__query=SCALES)
+    return [*scales, *minimal_runs(profile, 1, task__m=RATIOS)]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return ladder_data(runs(profile), store)
+
+
+def _parts(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The runs with a start of the queries of their own, and those with Xavier's."""
+    xavier = table["query"].astype(str) == "xavier"
+    return table[~xavier].assign(query=lambda t: t["query"].astype(float)), table[xavier]
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, right) = panels(2, width=4.4)
+    scales, ratios = _parts(table)
+    for ax, part, key, label in ((left, scales, "query", "queries within ±"), (right, ratios, "m", "m = ")):
+        for value, colour in shades(sorted(part[key].unique())).items():
+            rows = part[part[key] == value]
+            ax.plot(rows["step"], rows["excess_loss"], color=colour, label=f"{label}{value:g}")
+        ax.set(xlabel="step", ylabel="loss above that of the truth", yscale="log")
+        ax.legend(loc="lower left", fontsize=7.5)
+    left.set_title("start of the queries, values at 0")
+    right.set_title("importance ratio, Xavier start")
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    scales, ratios = _parts(table)
+    turns = {}
+    for scale, curve in scales.groupby("query"):
+        turns[scale] = stages_of(curve).cooperation
+    text = ", ".join(f"{s:g}: {'never' if t is None else f'{t:.0f}'}" for s, t in turns.items())
+    known = [t for s, t in sorted(turns.items(), reverse=True) if t is not None and s > 0]
+    later = known == sorted(known) if len(known) > 1 else None
+    zero = turns.get(0.0, 0.0) is None
+    ends = ", ".join(f"m = {m:g}: {c['excess_loss'].iloc[-1]:.2f}" for m, c in ratios.groupby("m"))
+    return [
+        Claim("cooperation begins at step, by start of the queries", text, "later the smaller the start", later),
+        Claim("queries that start at exactly 0 never specialise", "true" if zero else "false", None, None),
+        Claim("loss above the truth at the end", ends, None, None),
+    ]

@@ -1,0 +1,29 @@
+"""Figure 6: fresh data at every step, where the minimal model's heads look.
+
+Mean attention of each head at four steps, one colour a head; 512 new sequences a step instead of a training set.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.incremental._ladder import FRESH, maps_data, maps_figure, mass_claims, minimal_runs
+from unstuck.papers.lab import TieredRun
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    return minimal_runs(profile, 1, changes=FRESH)
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return maps_data(runs(profile)[0], store)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    return maps_figure(table)
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    return mass_claims(table)

@@ -57,7 +57,9 @@ def test_pictures_in_the_pages_exist():
             assert (ROOT / target).is_file(), (page.name, target)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md"]
+)
 def test_python_examples_in_the_pages_run(page):
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
     exec(compile(code, page, "exec"), {})

@@ -45,6 +45,13 @@ def scored_positions(task: Task, model: str) -> tuple[int, int]:
     return T, scored
 
 
+def seen_from(maps: list[Tensor], T: int, whole: bool) -> list[Tensor]:
+    """Attention of the last rows, (n, heads, rows, T), with rows of zeros for those before; or of the last row alone."""
+    if not whole:
+        return [weights[:, :, -1] for weights in maps]
+    return [F.pad(weights, (0, 0, T - weights.shape[2], 0)) for weights in maps]
+
+
 class MinimalModule(nn.Module):
     """(n, T) indices -> (n, scored, vocabulary) logits of the tokens that follow the last `scored` positions."""
 
@@ -68,11 +75,7 @@ class MinimalModule(nn.Module):
         """The output, and every layer's attention, (n, heads, T, T) if `whole`, else from the last position. Rows that
         are not scored are left at zero where a layer does not compute them."""
         outputs, maps = self._run(tokens)
-        full = []
-        for weights in maps:
-            missing = self.T - weights.shape[2]
-            full.append(F.pad(weights, (0, 0, missing, 0)))
-        return outputs, full if whole else [weights[:, :, -1] for weights in full]
+        return outputs, seen_from(maps, self.T, whole)
 
     def value_matrices(self) -> Tensor:
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
 
-from .minimal import scored_positions
+from .minimal import scored_positions, seen_from
 from .transformer import Linear, _uniform
 
 
@@ -88,8 +88,7 @@ class PostNormModule(nn.Module):
         """The output, and every layer's attention, (n, heads, T, T) if `whole`, else from the last position. Rows that
         are not scored are left at zero where a layer does not compute them."""
         outputs, maps = self._run(tokens)
-        full = [F.pad(weights, (0, 0, self.T - weights.shape[2], 0)) for weights in maps]
-        return outputs, full if whole else [weights[:, :, -1] for weights in full]
+        return outputs, seen_from(maps, self.T, whole)
 
     def attention(self, tokens: Tensor) -> list[Tensor]:
         """Attention weights of every layer, (n, heads, T, T) each."""

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, curves, finished, grid
-from unstuck.papers.style import plateau_axes, shades
+from unstuck.papers.style import legend_outside, panels, plateau_axes, shades
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}
@@ -77,6 +78,16 @@ def plot_accuracy(ax: Axes, table: pd.DataFrame, key: str, column: str) -> None:
             ax.plot(run["step"], run[column], color=colour, lw=1.1, alpha=0.85, label=label)
     ax.axhline(1 / table["pairs"].iloc[0], color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
+
+
+def repetition_figure(table: pd.DataFrame, key: str) -> Figure:
+    """Figure 5: accuracy on clean data."""
+    picture, (ax,) = panels(width=5.6, height=3.7)
+    plot_accuracy(ax, table, key, "clean_accuracy")
+    ax.set_ylabel("accuracy on clean data")
+    ax.set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
+    legend_outside(picture, ax)
+    return picture
 
 
 def plot_plateaus(ax: Axes, table: pd.DataFrame, law: PowerLaw | None) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import plot_accuracy, repetition_claims, repetition_data, repetition_runs
+from unstuck.papers.emergence._recall import repetition_claims, repetition_data, repetition_figure, repetition_runs
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
-from unstuck.papers.style import legend_outside, panels
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -24,12 +23,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    picture, (ax,) = panels(width=5.6, height=3.7)
-    plot_accuracy(ax, table, "p", "clean_accuracy")
-    ax.set_ylabel("accuracy on clean data")
-    ax.set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
-    legend_outside(picture, ax)
-    return picture
+    return repetition_figure(table, "p")
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:

@@ -15,6 +15,8 @@ from unstuck.laws.stages import find_stages
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
 from unstuck.observe.ladder import specialisation
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.markov import Markov
 from unstuck.training.loop import Run
@@ -274,6 +276,40 @@ def test_dropout_schedule_and_clipping_resume_bit_for_bit():
         pd.testing.assert_frame_equal(second.advance().curve, expected.curve)
         for a, b in zip(second.model.parameters(), whole.model.parameters(), strict=True):
             assert torch.equal(a, b)
+
+
+def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
+    words = ["task.d=5", "task.span=1", "task.groups=2", "task.sequences=60", "model.heads=2", "train.max_steps=4"]
+    store = Store(tmp_path)
+    other = load_spec("markov-minimal", [*words, "model.context=1", "train.predictions=true"])
+    first = execute(other, store)
+    asked = load_spec("markov-minimal", [*words, f"train.compare=[{other.run_id}]"])
+    execute(asked, store)
+    curve = store.run(asked.run_id).curve()
+    assert (curve["ref_1"] > 0).all()
+    same = load_spec("markov-minimal", [*words, "model.context=1", f"train.compare=[{other.run_id}]"])
+    again = execute(same, store)  # the run compared with what it itself becomes
+    assert (first["cached"], again["cached"]) == (False, False)
+    assert store.run(same.run_id).curve()["ref_1"].iloc[-1] == pytest.approx(0, abs=1e-4)
+    missing = load_spec("markov-minimal", [*words, "seed=1", "train.compare=[0123456789abcdef]"])
+    with pytest.raises(BadInput, match="kept no predictions"):
+        execute(missing, store)
+    with pytest.raises(BadInput):
+        load_spec("markov-minimal", ["train.compare=['../../etc']"])
+
+
+@pytest.mark.parametrize("kind", [Minimal(heads=2, context=2), Minimal(heads=2)])
+def test_the_minimal_model_sees_its_context_and_no_more(kind):
+    task = small()
+    model = kind.build(task, stream(0, "init"))
+    tokens = task.sample(1, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    base = model(tokens)[0, -1]
+    changed = []
+    for back in range(task.T):
+        other = tokens.clone()
+        other[0, -1 - back] = (other[0, -1 - back] + 1) % task.d
+        changed.append(not torch.equal(model(other)[0, -1], base))
+    assert changed == [back < (kind.context or task.T) for back in range(task.T)]
 
 
 @pytest.mark.slow

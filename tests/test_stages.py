@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unstuck.errors import BadInput
-from unstuck.laws.stages import find_stages
+from unstuck.laws.stages import early_stop, find_stages
 
 
 def ladder(times, last, rows=120, noise=0.0, seed=0):
@@ -71,3 +71,13 @@ def test_a_stray_row_is_no_stage():
 def test_what_is_no_ladder_is_refused():
     with pytest.raises(BadInput, match="kl_1"):
         find_stages(pd.DataFrame({"step": [0, 1], "loss": [1.0, 2.0]}))
+
+
+def test_early_stopping_names_the_rung_it_picks():
+    curve = ladder([100, 250, 300], 400).assign(test_loss=lambda t: (t["step"] - 180.0).abs() / 100 + 1)
+    stop = early_stop(curve)
+    assert stop.step == pytest.approx(180, abs=6)
+    assert stop.rung == 1
+    assert stop.gain == pytest.approx(2.2, abs=0.1)
+    with pytest.raises(BadInput, match="test_loss"):
+        early_stop(curve.drop(columns="test_loss"))

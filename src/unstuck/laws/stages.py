@@ -94,3 +94,29 @@ def _cooperation(curve: pd.DataFrame) -> float | None:
         return None
     below = np.flatnonzero(index < (low + last) / 2)
     return float(curve["step"].iloc[below[-1] + 1]) if len(below) and below[-1] + 1 < len(curve) else None
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    """Where the validation loss was best, which rung the model was nearest to there, and what the end would have
+    cost."""
+
+    step: float
+    loss: float
+    rung: int
+    final_loss: float
+
+    @property
+    def gain(self) -> float:
+        """By how much stopping there beats the final model."""
+        return self.final_loss - self.loss
+
+
+def early_stop(curve: pd.DataFrame) -> EarlyStop:
+    """Early stopping on a curve with `test_loss` and `kl_1`, `kl_2`, ...: the truncated predictor it picks."""
+    columns = sorted((c for c in curve if str(c).startswith("kl_")), key=lambda c: int(str(c)[3:]))
+    if not columns or "test_loss" not in curve:
+        raise BadInput("curve", list(curve.columns), "a curve with columns test_loss and kl_1, kl_2, ...")
+    best = curve.loc[curve["test_loss"].idxmin()]
+    rung = int(np.argmin(best[columns].to_numpy(dtype=float))) + 1
+    return EarlyStop(float(best["step"]), float(best["test_loss"]), rung, float(curve["test_loss"].iloc[-1]))

@@ -31,6 +31,7 @@ class Minimal:
     layers: Literal[1, 2] = 1
     query: Literal["xavier"] | Scale = "xavier"  # start of the queries: Xavier, or uniform within plus or minus this
     value: Literal["xavier"] | Scale = "xavier"  # start of the values
+    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens that a position sees, itself one of them; 0 means all
 
     def build(self, task: Task, rng: torch.Generator) -> "MinimalModule":
         T, scored = scored_positions(task, "minimal")
@@ -46,10 +47,16 @@ def scored_positions(task: Task, model: str) -> tuple[int, int]:
 
 
 def seen_from(maps: list[Tensor], T: int, whole: bool) -> list[Tensor]:
-    """Attention of the last rows, (n, heads, rows, T), with rows of zeros for those before; or of the last row alone."""
+    """Attention of the last rows, (n, heads, rows, T), with zeros in those before; or of the last row alone."""
     if not whole:
         return [weights[:, :, -1] for weights in maps]
     return [F.pad(weights, (0, 0, T - weights.shape[2], 0)) for weights in maps]
+
+
+def hidden_positions(T: int, context: int) -> Tensor:
+    """(T, T), True where a position must not look: ahead, and, with a context, further back than that."""
+    ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
+    return ahead | torch.ones(T, T, dtype=torch.bool).tril(-context) if context else ahead
 
 
 class MinimalModule(nn.Module):
@@ -65,8 +72,7 @@ class MinimalModule(nn.Module):
         whole = [_start(shape, c.value, rng) for _ in range(c.layers)]
         whole[-1] = nn.Parameter(whole[-1][:, :, :vocabulary].detach().clone())
         self.values = nn.ParameterList(whole)
-        mask = torch.ones(T, T, dtype=torch.bool).triu(1)
-        self.register_buffer("hidden", mask, persistent=False)
+        self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self._run(tokens)[0]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
 
-from .minimal import scored_positions, seen_from
+from .minimal import hidden_positions, scored_positions, seen_from
 from .transformer import Linear, _uniform
 
 
@@ -77,9 +77,7 @@ class PostNormModule(nn.Module):
         self.positions = nn.Parameter(torch.randn(T, c.width, generator=rng) * 0.02)
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.decoder = Linear(c.width, vocabulary, rng, "default")
-        ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-        past = torch.ones(T, T, dtype=torch.bool).tril(-c.context) if c.context else torch.zeros_like(ahead)
-        self.register_buffer("hidden", ahead | past, persistent=False)
+        self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self._run(tokens)[0]

@@ -32,6 +32,10 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
     if not set(_names(spec.thresholds)) <= set(_names(watched(result))):
         return None  # nobody looked
     t, crossings = spec.train, result["crossings"]
+    if not set(t.compare) <= set(result.get("compared", [])) or (t.predictions and not result.get("predicted")):
+        return None
+    if not {x for x in t.maps if x <= result["steps"]} <= set(result.get("mapped", [])):
+        return None
     if result["steps"] >= t.max_steps:
         return _restated(result, spec)
     wanted = _names(t.thresholds)
@@ -108,7 +112,8 @@ def _run(
     spec = asked if old is None else _covering(asked, old)
     before = {} if old is None else {"result": old}
     directory.write_spec(spec)
-    run = directory.resume(lambda checkpoint: Run(spec, checkpoint))
+    others = [RunDirectory(directory.path.parent / run_id).predictions() for run_id in spec.train.compare]
+    run = directory.resume(lambda checkpoint: Run(spec, checkpoint, references=others))
     directory.write_status({"state": "running", "step": run.step, **before})
     saved = noted = time.monotonic()
 
@@ -141,6 +146,10 @@ def _run(
     plain = result_dict(result)
     if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
         plain["circuit"] = find_circuit(run.model, *run.look(CIRCUIT), result.curve, spec.task.chance).as_dict()
+    if spec.train.predictions:
+        directory.write_predictions(run.predictions())
+    kept = spec.train
+    plain |= {"compared": list(kept.compare), "predicted": kept.predictions, "mapped": list(kept.maps)}
     directory.write_status({"state": "finished", "step": result.steps, "result": plain})
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()

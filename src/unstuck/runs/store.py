@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import yaml
 
+from unstuck.errors import Impossible
 from unstuck.spec import RunSpec
 
 R = TypeVar("R")
@@ -76,6 +77,20 @@ class RunDirectory:
         if old is not None:
             maps = pd.concat([old[~old["step"].isin(maps["step"].unique())], maps], ignore_index=True)
         self._replace("maps.parquet", lambda p: maps.to_parquet(p, index=False, compression="zstd"))
+
+    def write_predictions(self, predictions: Any) -> None:
+        from safetensors.torch import save_file
+
+        self._replace("predictions.safetensors", lambda p: save_file({"predictions": predictions}, p))
+
+    def predictions(self) -> Any:
+        """What the run's model predicted at its end, where `train.predictions` asked to keep it."""
+        from safetensors.torch import load_file
+
+        path = self.path / "predictions.safetensors"
+        if not path.is_file():
+            raise Impossible(f"run {self.path.name} has kept no predictions to compare with; train it first")
+        return load_file(path)["predictions"]
 
     # -- checkpoints
 

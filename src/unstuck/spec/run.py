@@ -14,6 +14,7 @@ from unstuck.errors import BadInput, nearest
 
 _FORBID = ConfigDict(extra="forbid")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Steps = Annotated[int, Field(ge=0, le=10**9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -69,6 +70,8 @@ class TrainSpec:
     )  # of the measure that decides emergence; none: run to the end
     after: Steps = 0  # steps to go on after the last threshold is crossed
     maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
+    predictions: bool = False  # keep what the model predicts at the end, for other runs to compare with
+    compare: tuple[RunId, ...] = ()  # ids of runs in the same store with such predictions: KL to them in every row
     probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first
 
 
@@ -120,6 +123,8 @@ class RunSpec:
             after=max(a.after, b.after),
             thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
             maps=tuple(sorted({*a.maps, *b.maps})),
+            predictions=a.predictions or b.predictions,
+            compare=a.compare or b.compare,
         )
         return dataclasses.replace(self, train=train)
 

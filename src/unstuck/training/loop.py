@@ -6,7 +6,7 @@ killed and goes on from its checkpoint: everything that the next step depends on
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ class Checkpoint:
     seconds: float
     evaluating: float  # of those seconds
     schedule: dict[str, Any] = field(default_factory=dict)  # of the learning rate
+    maps: list[int] = field(default_factory=list)  # steps at which attention was to be kept
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
 
 
@@ -98,6 +99,7 @@ class Run:
         spec: RunSpec,
         checkpoint: Checkpoint | None = None,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+        references: Sequence[Tensor] = (),
     ) -> None:
         torch.set_num_threads(spec.train.threads)
         self.spec, self.task = spec, spec.task
@@ -110,6 +112,7 @@ class Run:
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
+        self.references = [r.to(self.device) for r in references]  # others' log probabilities on the evaluation set
         self.watch = watch_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
@@ -196,7 +199,17 @@ class Run:
                 columns |= ladder_columns(columns, values, self.world["A"])
         else:
             outputs = self.model(part.inputs)
+        for i, reference in enumerate(self.references):
+            theirs, ours = reference[: len(outputs)].float(), outputs.log_softmax(-1)
+            columns[f"ref_{i + 1}"] = (theirs.exp() * (theirs - ours)).sum(-1).mean().item()
         return {k: v.mean().item() for k, v in task.measures(outputs, part).items()}, columns
+
+    @torch.no_grad()
+    def predictions(self) -> Tensor:
+        """Log probabilities on the evaluation set, in half precision."""
+        inputs = self.sets["primary"][1].inputs
+        parts = [self.model(part).log_softmax(-1).half().cpu() for part in inputs.split(EVALUATION_BATCH)]
+        return torch.cat(parts)
 
     def look(self, n: int) -> tuple[Task, Batch]:
         """The primary task and the first n sequences of its evaluation set."""
@@ -304,10 +317,12 @@ class Run:
         return [(int(r["step"]), r[f"test_{self.task.decides}"], r["evaluated"] == size) for r in c.rows]
 
     def continues(self, c: Checkpoint) -> bool:
-        """Can this run go on from a checkpoint? Not if it asks for a threshold that may have been crossed unseen."""
+        """Can this run go on from a checkpoint? Not if it asks for what may have been passed unseen."""
         before = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         new = set(self.watch.thresholds) - set(c.watch["thresholds"])
-        return not any(before.missed(threshold) for threshold in new)
+        unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
+        uncompared = [i for i in range(len(self.references)) if f"ref_{i + 1}" not in c.rows[0]]
+        return not any(before.missed(threshold) for threshold in new) and not unseen and not uncompared
 
     def checkpoint(self) -> Checkpoint:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
@@ -327,6 +342,7 @@ class Run:
             evaluating=self.evaluating,
             pending_measure=self.pending_measure,
             schedule=self._schedule_state(),
+            maps=list(self.spec.train.maps),
         )
 
     def _schedule_state(self) -> dict[str, Any]:

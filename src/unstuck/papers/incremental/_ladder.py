@@ -1,6 +1,7 @@
 """What the figures of paper 2 share: runs by profile, curves with stages shaded, maps, claims."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,35 @@ def full_runs(profile: Profile, changes: Mapping[str, Any] | None = None, **list
         return grid("markov-full", 3, [0], {**fixed, "train.max_steps": 200}, **lists)
     fixed = {"train.max_steps": 1000, "train.maps": [0, 60, 300, 1000], **(changes or {})}
     return grid("markov-full", 3, [0], fixed, **lists)
+
+
+def compared(runs: Sequence[TieredRun], contexts: Sequence[int], like: TieredRun | None = None) -> list[TieredRun]:
+    """The runs, each compared with models of restricted context, which are trained first: the same as `like`, the last
+    of the runs unless told, but for what they see."""
+    like = like or runs[-1]
+    restricted = []
+    for context in contexts:
+        model, train = replace(like.spec.model, context=context), replace(like.spec.train, predictions=True, maps=())
+        restricted.append(replace(like.spec, model=model, train=train))
+    ids = tuple(spec.run_id for spec in restricted)
+    specs = [*restricted, *(replace(r.spec, train=replace(r.spec.train, compare=ids)) for r in runs)]
+    return [TieredRun(like.tier, spec, race=f"compared {ids[0]}") for spec in specs]
+
+
+def plot_passing(ax: Axes, table: pd.DataFrame) -> None:
+    """KL from every restricted model to the run, over its training."""
+    names = [c for c in table if c.startswith("context_")]
+    for name, colour in shades(names).items():
+        ax.plot(table["step"], table[name], color=colour, label=f"context {name.removeprefix('context_')}")
+    ax.set(xlabel="step", ylabel="KL to the restricted model", yscale="log")
+
+
+def passing_claims(table: pd.DataFrame) -> list[Claim]:
+    names = [c for c in table if c.startswith("context_")]
+    best = {name.removeprefix("context_"): float(table.loc[table[name].idxmin(), "step"]) for name in names}
+    steps = list(best.values())
+    text = ", ".join(f"{context}: step {step:.0f}" for context, step in best.items())
+    return [Claim("nearest to the model of context", text, "the shorter first", steps == sorted(steps))]
 
 
 def ladder_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

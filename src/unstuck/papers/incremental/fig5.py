@@ -1,0 +1,90 @@
+"""Figure 5: with less data the minimal model stops lower on the ladder, and early stopping picks a simpler predictor.
+
+Best validation loss against the size of the training set; KL to models of restricted context, and to the truncated
+truths, at the step with the best validation loss.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.laws.stages import early_stop
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.incremental._ladder import compared, minimal_runs, rungs_of
+from unstuck.papers.lab import TieredRun, curves
+from unstuck.papers.style import BLUE, ORANGE, panels, shades
+
+SIZES = [100, 400, 2000, 3000, 6000, 9000]
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    sizes, seeds = ([50, 200, 2000], [0]) if profile == "quick" else (SIZES, [0, 1])
+    out = []
+    for seed in seeds:
+        mine = minimal_runs(profile, 1, seeds=[seed], task__sequences=sizes)
+        out += compared(mine, contexts(profile), like=mine[-1])
+    return out
+
+
+def contexts(profile: Profile) -> list[int]:
+    return [1, 2, 3] if profile == "quick" else [2, 4, 6]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    table = curves([r for r in runs(profile) if r.spec.train.compare], store)
+    if table.empty:
+        return table
+    names = {f"ref_{i + 1}": f"context_{c}" for i, c in enumerate(contexts(profile))}
+    ladder = [c for c in table if c.startswith("kl_")]
+    columns = ["run_id", "sequences", "seed", "step", "train_loss", "test_loss", "excess_loss", "specialisation"]
+    return table[[*columns, *ladder, *names]].rename(columns=names)
+
+
+def _stops(table: pd.DataFrame) -> pd.DataFrame:
+    """For each run: where it was best, what the end cost, and how far it was from each restricted model there."""
+    rows = []
+    for (_, sequences, seed), curve in table.groupby(["run_id", "sequences", "seed"]):
+        stop = early_stop(curve[["step", "test_loss", *rungs_of(curve)]])
+        at = curve[curve["step"] == stop.step].iloc[0]
+        truth = (curve["test_loss"] - curve["excess_loss"]).iloc[0]
+        rows.append(
+            {
+                **{"sequences": sequences, "seed": seed, "step": stop.step, "rung": stop.rung, "gain": stop.gain},
+                **{"best": stop.loss - truth, "final": stop.final_loss - truth},
+                **{c: at[c] for c in curve if c.startswith("context_")},
+            }
+        )
+    return pd.DataFrame(rows).sort_values("sequences")
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, right) = panels(2, width=4.5)
+    stops = _stops(table)
+    means = stops.groupby("sequences").mean()
+    for column, colour, label in (("final", ORANGE, "final model"), ("best", BLUE, "best step")):
+        left.plot(stops["sequences"], stops[column], "o", ms=4, color=colour)
+        left.plot(means.index, means[column], "-", color=colour, label=label)
+    left.set(xscale="log", yscale="log", xlabel="training sequences", ylabel="validation loss above the truth")
+    left.legend(loc="upper right")
+    names = [c for c in stops if c.startswith("context_")]
+    for name, colour in shades(names).items():
+        right.plot(means.index, means[name], "o-", ms=4, color=colour, label=f"context {name.removeprefix('context_')}")
+    right.set(xscale="log", yscale="log", xlabel="training sequences", ylabel="KL to the restricted model, best step")
+    right.legend(loc="upper right")
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    stops = _stops(table)
+    rungs = stops.groupby("sequences")["rung"].agg(["min", "max"])
+    text = ", ".join(f"{n}: {a if a == b else f'{a} to {b}'}" for n, (a, b) in rungs.iterrows())
+    climbs = bool(np.all(np.diff(rungs["max"]) >= 0) and rungs["max"].iloc[0] < rungs["max"].iloc[-1])
+    claims = [Claim("rung nearest at the best step, by sequences", text, "smaller data stops lower", climbs)]
+    for size in (400, 9000):
+        mine = stops[stops["sequences"] == size]
+        if len(mine):
+            ours = f"{mine['gain'].mean():.3f} ({mine['gain'].min():.3f} to {mine['gain'].max():.3f})"
+            claims.append(Claim(f"gain of early stopping over the final model, {size} sequences", ours, None, None))
+    return claims

@@ -1,5 +1,6 @@
 """What the Transformer figures on regression share: grids by profile, plateau plots with laws, claims of laws."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,20 @@ def law_claims(
     claims.append(Claim(f"R²{where}", law.r2, r2, None if r2 is None else bool(law.r2 >= r2 - 0.025)))
     claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored", None, None))
     return claims
+
+
+def local_exponents(table: pd.DataFrame, x: str) -> Claim:
+    """The exponent between neighbouring sizes alone, mean over the rest of the grid: does one power law hold?"""
+    emerged = table[table["status"] == "emerged"]
+    others = [c for c in ("T", "d", "B") if c != x]
+    means = emerged.assign(log=np.log(emerged["plateau_steps"])).pivot_table("log", others, x)
+    values = sorted(means.columns)
+    steps = []
+    for a, b in itertools.pairwise(values):
+        slope = ((means[b] - means[a]) / np.log(b / a)).dropna()
+        if len(slope):
+            steps.append(f"{slope.mean():.2f} from {a:g} to {b:g}")
+    return Claim(f"exponent of {x} between neighbouring sizes", ", ".join(steps) or "too few runs yet", None, None)
 
 
 def spread(table: pd.DataFrame, by: Sequence[str]) -> float:

@@ -12,6 +12,7 @@ from unstuck.papers.emergence._regression import (
     law_claims,
     law_text,
     left_runs,
+    local_exponents,
     middle_runs,
     plot_plateaus,
     spread,
@@ -44,6 +45,7 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     law = fit_or_none(table, FORMULA)
     claims = law_claims(law, PAPER, r2=0.995)
+    claims += [local_exponents(table[table["B"] == 1], "d"), local_exponents(table[table["B"] == 1], "T")]
     if law is not None:
         claims.append(Claim("constant", law.constant, 0.76, None))
         claims.append(Claim("spread over seeds", f"{spread(table, ['T', 'd', 'B']):.1%} of the plateau", None, None))

@@ -6,7 +6,14 @@ Section 2.4. As Figure 3 left, for several B; the exponent of B is also fitted f
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, middle_runs, plot_plateaus
+from unstuck.papers.emergence._regression import (
+    fit_or_none,
+    law_claims,
+    law_text,
+    local_exponents,
+    middle_runs,
+    plot_plateaus,
+)
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, note, panels
@@ -31,4 +38,5 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return law_claims(fit_or_none(table, FORMULA), PAPER)
+    claims = law_claims(fit_or_none(table, FORMULA), PAPER)
+    return [*claims, local_exponents(table, "d"), local_exponents(table, "B")]

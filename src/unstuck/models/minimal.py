@@ -17,8 +17,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
+
+from .scored import ScoredModule, hidden_positions, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -38,28 +39,7 @@ class Minimal:
         return MinimalModule(self, task.inputs, T, scored, rng)
 
 
-def scored_positions(task: Task, model: str) -> tuple[int, int]:
-    """Length of a sequence and how many of its last positions are scored, for models that predict at several."""
-    T, scored = getattr(task, "T", None), getattr(task, "scored", None)
-    if not task.discrete or T is None or scored is None:
-        raise Impossible(f"model.name = {model} needs token sequences with scored positions, as task.name = markov has")
-    return T, scored
-
-
-def seen_from(maps: list[Tensor], T: int, whole: bool) -> list[Tensor]:
-    """Attention of the last rows, (n, heads, rows, T), with zeros in those before; or of the last row alone."""
-    if not whole:
-        return [weights[:, :, -1] for weights in maps]
-    return [F.pad(weights, (0, 0, T - weights.shape[2], 0)) for weights in maps]
-
-
-def hidden_positions(T: int, context: int) -> Tensor:
-    """(T, T), True where a position must not look: ahead, and, with a context, further back than that."""
-    ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-    return ahead | torch.ones(T, T, dtype=torch.bool).tril(-context) if context else ahead
-
-
-class MinimalModule(nn.Module):
+class MinimalModule(ScoredModule):
     """(n, T) indices -> (n, scored, vocabulary) logits of the tokens that follow the last `scored` positions."""
 
     def __init__(self, c: Minimal, vocabulary: int, T: int, scored: int, rng: torch.Generator) -> None:
@@ -74,22 +54,9 @@ class MinimalModule(nn.Module):
         self.values = nn.ParameterList(whole)
         self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self._run(tokens)[0]
-
-    def observe(self, tokens: Tensor, *, whole: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """The output, and every layer's attention, (n, heads, T, T) if `whole`, else from the last position. Rows that
-        are not scored are left at zero where a layer does not compute them."""
-        outputs, maps = self._run(tokens)
-        return outputs, seen_from(maps, self.T, whole)
-
     def value_matrices(self) -> Tensor:
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""
         return self.values[-1][:, : self.vocabulary, : self.vocabulary].mT
-
-    def attention(self, tokens: Tensor) -> list[Tensor]:
-        """Attention weights of every layer, (n, heads, T, T) each."""
-        return self.observe(tokens, whole=True)[1]
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.c.layers == 1:

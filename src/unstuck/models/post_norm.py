@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
 
-from .minimal import hidden_positions, scored_positions, seen_from
+from .scored import ScoredModule, hidden_positions, scored_positions
 from .transformer import Linear, _uniform
 
 
@@ -66,7 +66,7 @@ class Block(nn.Module):
         return F.dropout(x, self.c.dropout, self.training)
 
 
-class PostNormModule(nn.Module):
+class PostNormModule(ScoredModule):
     """(n, T) indices -> (n, scored, vocabulary) logits of the tokens that follow the last `scored` positions."""
 
     def __init__(self, c: PostNorm, vocabulary: int, T: int, scored: int, rng: torch.Generator) -> None:
@@ -78,19 +78,6 @@ class PostNormModule(nn.Module):
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.decoder = Linear(c.width, vocabulary, rng, "default")
         self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self._run(tokens)[0]
-
-    def observe(self, tokens: Tensor, *, whole: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """The output, and every layer's attention, (n, heads, T, T) if `whole`, else from the last position. Rows that
-        are not scored are left at zero where a layer does not compute them."""
-        outputs, maps = self._run(tokens)
-        return outputs, seen_from(maps, self.T, whole)
-
-    def attention(self, tokens: Tensor) -> list[Tensor]:
-        """Attention weights of every layer, (n, heads, T, T) each."""
-        return self.observe(tokens, whole=True)[1]
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = F.embedding(tokens, self.encoder) + self.encoder_bias

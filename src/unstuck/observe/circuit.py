@@ -100,11 +100,11 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     table = ablations(model, task, batch)
     lost = chance + COLLAPSED * (accuracy - chance)
     needed = {(int(r.layer), int(r.head)) for r in table.itertuples() if r.without <= lost}
-    best = {role: _best(curve, column) for role, column in ROLES.items()}
+    best = {role: best_head(curve, column) for role, column in ROLES.items()}
     parts = []
     for role, (layer, head) in best.items():
         column = f"{ROLES[role]}_{layer}_{head}"
-        part = Part(role, attention=float(curve[column].iloc[-1]), since=_since(curve, column))
+        part = Part(role, attention=float(curve[column].iloc[-1]), since=since(curve, column))
         single = {p for p in needed if p[1] >= 0}
         whole = {p for p in needed if p[1] == -1}
         if (layer, head) in single and single <= set(best.values()):
@@ -116,7 +116,7 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
 
 
-def _best(curve: pd.DataFrame, column: str) -> tuple[int, int]:
+def best_head(curve: pd.DataFrame, column: str) -> tuple[int, int]:
     """Layer and head with the highest attention of a kind, at the end."""
     columns = [c for c in curve if c.startswith(f"{column}_")]
     _, layer, head = str(curve[columns].iloc[-1].idxmax()).rsplit("_", 2)
@@ -127,7 +127,8 @@ def _without(table: pd.DataFrame, layer: int, head: int) -> float:
     return float(table.loc[(table["layer"] == layer) & (table["head"] == head), "without"].iloc[0])
 
 
-def _since(curve: pd.DataFrame, column: str) -> int | None:
+def since(curve: pd.DataFrame, column: str) -> int | None:
+    """The step from which on a column was more than half of the way from its first to its last value, if it rose."""
     values = curve[column].to_numpy()
     low = values < (values[0] + values[-1]) / 2
     if values[-1] <= values[0]:

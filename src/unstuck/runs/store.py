@@ -79,9 +79,7 @@ class RunDirectory:
         self._replace("maps.parquet", lambda p: maps.to_parquet(p, index=False, compression="zstd"))
 
     def write_predictions(self, predictions: Any) -> None:
-        from safetensors.torch import save_file
-
-        self._replace("predictions.safetensors", lambda p: save_file({"predictions": predictions}, p))
+        self._write_tensors("predictions.safetensors", {"predictions": predictions})
 
     def predictions(self) -> Any:
         """What the run's model predicted at its end, where `train.predictions` asked to keep it."""
@@ -96,20 +94,10 @@ class RunDirectory:
 
     def write_checkpoint(self, checkpoint: Any) -> None:
         """Tensors and, as JSON in the same file's header, everything else: one file, so never half of each."""
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
         rest = {k: v for k, v in vars(checkpoint).items() if k != "tensors"}
         (self.path / "checkpoint").mkdir(exist_ok=True)
         header = {"state": json.dumps(rest), "format": "pt"}
-
-        def write(path: str) -> None:
-            try:
-                save_file(checkpoint.tensors, path, header)
-            except SafetensorError as e:  # a full disk, most often
-                raise OSError(errno.EIO, f"the checkpoint could not be written ({e})", str(self.path)) from e
-
-        self._replace("checkpoint/state.safetensors", write)
+        self._write_tensors("checkpoint/state.safetensors", checkpoint.tensors, header)
 
     def read_checkpoint(self) -> Any | None:
         """The last checkpoint, or None where there is none; raises what the reader raises if it is damaged."""
@@ -180,6 +168,19 @@ class RunDirectory:
 
     def _write(self, name: str, content: bytes) -> None:
         self._replace(name, lambda p: Path(p).write_bytes(content))
+
+    def _write_tensors(self, name: str, tensors: dict[str, Any], header: dict[str, str] | None = None) -> None:
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        def write(path: str) -> None:
+            try:
+                save_file(tensors, path, header)
+            except SafetensorError as e:  # a full disk, most often
+                what = name.partition("/")[0].partition(".")[0]
+                raise OSError(errno.EIO, f"the {what} could not be written ({e})", str(self.path)) from e
+
+        self._replace(name, write)
 
     def _replace(self, name: str, write: Any) -> None:
         target = self.path / name

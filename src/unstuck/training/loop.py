@@ -9,21 +9,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
-from unstuck.spec.load import from_file
 from unstuck.tasks.task import Batch, Task
 
 from .emergence import Evaluation, watch_of
+from .optimizers import optimizer_of, schedule_of
 from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
@@ -66,27 +64,6 @@ class RunResult:
     curve: pd.DataFrame = field(repr=False)
 
 
-def optimizer_of(spec: RunSpec, model: nn.Module) -> torch.optim.Optimizer:
-    o = spec.optim
-    if o.name == "adam":
-        return torch.optim.Adam(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, fused=True)
-    if o.name == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, fused=True)
-    momentum: dict[str, Any] = {"momentum": o.momentum} if o.momentum else {}
-    kind = torch.optim.SGD if o.name == "sgd" else _optimizer_of_file(o.name)
-    return kind(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, **momentum)
-
-
-def _optimizer_of_file(name: str) -> Any:
-    return from_file("optim", Path(name), lambda v: issubclass(v, torch.optim.Optimizer), "torch.optim.Optimizer")
-
-
-def _schedule_of(spec: RunSpec, optimizer: torch.optim.Optimizer) -> ReduceLROnPlateau | None:
-    """Halves the learning rate when the validation loss, seen once a pass over the data, stalls."""
-    o = spec.optim
-    return ReduceLROnPlateau(optimizer, factor=0.5, patience=o.patience) if o.patience else None
-
-
 def _exploded(loss: float) -> bool:
     return not math.isfinite(loss) or loss > 1e6
 
@@ -107,7 +84,7 @@ class Run:
         self.world = self.task.world(stream(spec.seed, "world"))
         self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
-        self.schedule = _schedule_of(spec, self.optimizer)
+        self.schedule = schedule_of(spec, self.optimizer)
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.observe.circuit import best_head
 from unstuck.observe.maps import draw_attention
 from unstuck.papers.emergence.fig17 import runs as attention_run
 from unstuck.papers.figure import Claim, Profile, Progress
@@ -27,11 +28,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     curve, maps = curves([run], store), Store(store).run(run.spec.run_id).maps()
     if curve.empty or maps is None:
         return pd.DataFrame()
-    heads = []
-    for kind in ("copy", "attn"):
-        columns = [c for c in curve if c.startswith(f"{kind}_")]
-        place = str(curve[columns].iloc[-1].idxmax()).split("_")[1:]
-        heads.append((int(place[0]), int(place[1])))
+    heads = [best_head(curve, kind) for kind in ("copy", "attn")]
     kept = np.sort(maps["step"].unique())
     jump = curve.loc[curve["clean_accuracy"].rolling(3, min_periods=1, center=True).mean() >= 0.5, "step"]
     before = kept[kept < (jump.iloc[0] if len(jump) else np.inf)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.observe.circuit import best_head, since
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
@@ -58,12 +59,8 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     last, top = {}, {}
     for kind in KINDS:
-        columns = [c for c in table if c.startswith(f"{kind}_")]
-        best = str(table[columns].iloc[-1].idxmax())
-        values = table[best].to_numpy()
-        low = values < (values[0] + values[-1]) / 2
-        last[kind] = int(table["step"].iloc[int(low.nonzero()[0][-1]) + 1]) if values[-1] > values[0] else None
-        top[kind] = int(best.split("_")[1]) + 1
+        layer, head = best_head(table, kind)
+        last[kind], top[kind] = since(table, f"{kind}_{layer}_{head}"), layer + 1
     layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
     ours = f"copying in layer {top['copy']}, selection in layer {top['attn']} of {layers}"
     claims = [

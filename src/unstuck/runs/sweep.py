@@ -123,8 +123,8 @@ def stored_results(unit: Unit, store: Store) -> list[dict[str, Any]] | None:
 
 
 def _portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
-    """What a worker gets: a task from a user's file goes by that file's name, since the worker has not loaded it."""
-    return spec.as_dict() if spec.task_name.endswith(".py") else spec
+    """What a worker gets: a class from a user's file goes by that file's name, since the worker has not loaded it."""
+    return spec.as_dict() if any(n.endswith(".py") for n in (spec.task_name, spec.model_name)) else spec
 
 
 def _work(

@@ -19,6 +19,7 @@ from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.markov import Markov
+from unstuck.tasks.markov_regression import MarkovRegression
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
@@ -158,9 +159,10 @@ def test_impossible_chains_are_refused(words, says):
 
 
 def plain_minimal(model, tokens):
-    """The formula with one-hot vectors and all positions."""
-    n, T = tokens.shape
-    x = torch.cat([F.one_hot(tokens, model.vocabulary).float(), torch.eye(T).expand(n, -1, -1)], 2)
+    """The formula with one-hot vectors, or vectors as they are, and all positions."""
+    n, T = tokens.shape[:2]
+    vectors = tokens if tokens.is_floating_point() else F.one_hot(tokens, model.vocabulary)
+    x = torch.cat([vectors, torch.eye(T).expand(n, -1, -1)], 2).double()
     mask = torch.ones(T, T, dtype=torch.bool).triu(1)
     for W, V in zip(model.queries, model.values, strict=True):
         y = 0
@@ -171,20 +173,22 @@ def plain_minimal(model, tokens):
     return x[:, -model.scored :]
 
 
+@pytest.mark.parametrize("task", [small(), MarkovRegression(d=5, scored=4)], ids=["tokens", "vectors"])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_minimal_model_is_its_formula_in_output_and_gradients(layers):
-    task = small()
-    model = Minimal(layers=layers, heads=2).build(task, stream(0, "init"))
-    tokens = task.sample(7, stream(0, "data"), task.world(stream(0, "world"))).inputs
+@pytest.mark.parametrize("n", [7, 30])  # fewer and more sequences than pairs of tokens
+def test_the_minimal_model_is_its_formula_in_output_and_gradients(layers, task, n):
+    model = Minimal(layers=layers, heads=2).build(task, stream(0, "init")).double()
+    tokens = task.sample(n, stream(0, "data"), task.world(stream(0, "world"))).inputs
+    tokens = tokens.double() if tokens.is_floating_point() else tokens
     with torch.no_grad():
         for p in model.parameters():
             p.mul_(4)  # far from uniform attention
     ours, plain = model(tokens), plain_minimal(model, tokens)
     assert torch.allclose(ours, plain, atol=1e-5)
-    weight = torch.randn(ours.shape, generator=stream(1, "data"))
+    weight = torch.randn(ours.shape, generator=stream(1, "data")).double()
     grads = [torch.autograd.grad((y * weight).sum(), list(model.parameters())) for y in (ours, plain)]
     for a, b in zip(*grads, strict=True):
-        assert torch.allclose(a, b, atol=1e-4)
+        assert torch.allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("context", [0, 2])
@@ -238,6 +242,45 @@ def test_specialisation_lies_between_identical_and_one_group_each(h, seed):
     assert specialisation(np.eye(h)[np.random.default_rng(seed).permutation(h)]) == pytest.approx(1)
     assert specialisation(np.tile(mass[:1], (h, 1))) == pytest.approx(1.0 if h == 1 else 0.0)
     assert specialisation(mass[::-1]) == pytest.approx(specialisation(mass))
+
+
+# -- the regression variant
+
+
+@pytest.mark.parametrize("options", [o for o in VARIANTS if "tau" not in o])
+def test_regression_targets_and_truths_by_direct_evaluation(options):
+    task = MarkovRegression(**{"d": 4, "scored": 3, "noise": 0.5, **options})
+    world = task.world(stream(0, "world"))
+    batch = task.held_out(500, stream(0, "data"), world)
+    mean = sum(task.weights) / len(task.weights) if task.weights else 1
+    alpha = [w / mean for w in task.weights] or [1.0] * task.span
+    for i in range(task.groups):
+        for j in range(task.scored):
+            by_hand = 0
+            for k in task.order[: i + 1]:
+                for a, lag in zip(alpha, task.lags(k), strict=True):
+                    by_hand = by_hand + a * batch.inputs[:, task.context + j - lag] @ world["A"][k].T
+            assert torch.allclose(batch.extra[:, i, j], by_hand, atol=1e-4)
+    assert (batch.targets - batch.extra[:, -1]).std().item() == pytest.approx(0.5, rel=0.05)
+    truth = task.measures(batch.extra[:, -1], batch)
+    assert truth["excess_loss"].abs().max() == 0
+    assert truth[f"kl_{task.groups}"].abs().max() == 0
+    assert truth["kl_1"].mean() > 0.1
+    off = batch.extra[:, -1].clone()
+    off[..., 0] += 1  # two Gaussians of variance 1/4 at a distance of 1: KL = 1 / (2 / 4)
+    assert task.measures(off, batch)[f"kl_{task.groups}"].mean().item() == pytest.approx(2, rel=1e-5)
+
+
+def test_a_regression_learner_climbs_the_ladder_too():
+    words = ["task.d=6", "task.groups=2", "task.span=1", "task.scored=2", "model.heads=2", "train.max_steps=200"]
+    result = Run(load_spec("markov-regression", [*words, "train.batch=200"])).advance()
+    curve = result.curve.set_index("step")
+    assert curve["kl_1"].idxmin() < curve["kl_2"].idxmin()
+    assert result.final["kl_2"] < result.final["kl_1"] / 3
+    assert result.final["excess_loss"] < 1
+    fixed = Run(load_spec("markov-regression", [*words, "task.sequences=30", "train.batch=20", "train.max_steps=4"]))
+    assert len(fixed.task.batch(1, 20, fixed.data, fixed.world).inputs) == 10
+    fixed.advance()
 
 
 # -- training

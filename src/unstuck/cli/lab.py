@@ -59,8 +59,10 @@ def train(
         return
     from unstuck.explain import explain_run, live
     from unstuck.runs.execute import execute
+    from unstuck.runs.memory import keep_freed_memory
     from unstuck.runs.store import Store
 
+    keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
     try:
         with warnings_as_sentences(), live(run) as show, interrupts() as interrupted:

@@ -2,10 +2,12 @@
 
 A token enters as one-hot token beside one-hot position, x_s in R^D with D = vocabulary + positions. Head k scores
 x_t W_k x_s / sqrt(D) over s <= t, and its output is V_k x_s, averaged by attention; heads are summed, and the first
-coordinates are the logits. No perceptron, normalisation, skip, dropout or output map.
+coordinates are the logits. No perceptron, normalisation, skip, dropout or output map. A token that is a vector enters
+as it is.
 
-One-hot vectors select: x_t W is a sum of two rows of W, and its product with x_s picks two of its entries. Only scored
-positions are computed, and only the rows of V that are read out.
+One-hot vectors select: x_t W is a sum of two rows of W, and its product with x_s picks two of its entries; where that
+is less work, all such sums are made once, and looked up. Only scored positions are computed, and only the rows of V
+that are read out.
 """
 
 import math
@@ -19,7 +21,7 @@ from torch.nn import functional as F
 
 from unstuck.tasks.task import Task
 
-from .scored import ScoredModule, hidden_positions, scored_positions
+from .scored import ScoredModule, hidden_positions, rows_of, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -64,29 +66,52 @@ class MinimalModule(ScoredModule):
             return self._values_of_tokens(tokens, weights, self.values[0]), [weights]
         first = self._attention_on_tokens(tokens, 0)
         x = self._values_of_tokens(tokens, first, self.values[0])  # (n, T, width)
-        q = torch.einsum("ntw,hwv->nhtv", x[:, -self.scored :], self.queries[1])
-        second = self._softmax(q @ x[:, None].mT, self.T - self.scored)
+        q = torch.einsum("ntw,hwv->nhtv", x[:, -self.scored :], self.queries[1]) / math.sqrt(self.width)
+        second = (q @ x[:, None].mT).masked_fill(self._hidden(self.T - self.scored), -math.inf).softmax(-1)
         y = torch.einsum("nhts,nsw,hwd->ntd", second, x, self.values[1])
         return y, [first, second]
 
-    def _attention_on_tokens(self, tokens: Tensor, start: int) -> Tensor:  # (n, heads, T - start, T)
-        n, T = tokens.shape
-        W = self.queries[0].transpose(0, 1).flatten(1)  # (width, heads width): a row is what a one-hot entry selects
-        rows = F.embedding(tokens[:, start:], W) + W[self.vocabulary + start :]  # (n, T - start, heads width)
-        q = rows.view(n, T - start, self.c.heads, self.width)
-        on_tokens = q[..., : self.vocabulary].gather(3, tokens[:, None, None].expand(-1, T - start, self.c.heads, -1))
-        return self._softmax((on_tokens + q[..., self.vocabulary :]).transpose(1, 2), start)
+    def _hidden(self, start: int) -> Tensor:
+        return self.hidden[start:]  # type: ignore[index]
 
-    def _softmax(self, scores: Tensor, start: int) -> Tensor:
-        hidden: Tensor = self.hidden[start:]  # type: ignore[index]
-        return (scores / math.sqrt(self.width)).masked_fill(hidden, -math.inf).softmax(-1)
+    def _attention_on_tokens(self, tokens: Tensor, start: int) -> Tensor:  # (n, heads, T - start, T)
+        """Attention of the first layer from the positions after `start`."""
+        n, T = tokens.shape[:2]
+        V, rows, heads = self.vocabulary, T - start, self.c.heads
+        W = self.queries[0] / math.sqrt(self.width)
+        if not tokens.is_floating_point() and n >= V**2:
+            # Few tokens, many sequences: the scores of all pairs of positions and tokens, to be looked up.
+            q = W[:, V + start :, None] + W[:, None, :V]  # (heads, rows, V, width)
+            table = q[:, :, :, None, :V] + q[:, :, :, V:, None]  # (heads, rows, V, T, V)
+            table = table.masked_fill(self._hidden(start)[:, None, :, None], -math.inf).flatten(1)
+            here, there = _places(tokens[:, start:], V), _places(tokens, V)
+            index = (here[:, :, None] * (T * V) + there[:, None]).view(1, -1).expand(heads, -1)
+            return table.gather(1, index).view(heads, n, rows, T).softmax(-1).transpose(0, 1)
+        W = W.transpose(0, 1).flatten(1)  # (width, heads width): a row is what a one-hot entry selects
+        q = (rows_of(tokens[:, start:], W[:V]) + W[V + start :]).view(n, rows, heads, -1)
+        if tokens.is_floating_point():
+            on_tokens = q[..., :V] @ tokens[:, None].mT
+        else:
+            on_tokens = q[..., :V].gather(3, tokens[:, None, None].expand(-1, rows, heads, -1))
+        scores = (on_tokens + q[..., V:]).transpose(1, 2)
+        return scores.masked_fill(self._hidden(start), -math.inf).softmax(-1)
 
     def _values_of_tokens(self, tokens: Tensor, weights: Tensor, V: Tensor) -> Tensor:  # (n, rows, outputs)
         heads, _, out = V.shape
-        table = V.transpose(0, 1).flatten(1)  # (width, heads out)
-        values = F.embedding(tokens, table) + table[self.vocabulary :]  # (n, T, heads out)
-        values = values.view(*tokens.shape, heads, out).permute(0, 2, 1, 3).flatten(1, 2)  # (n, heads T, out)
-        return weights.permute(0, 2, 1, 3).flatten(2) @ values  # the sum over heads and positions in one product
+        words, places = V[:, None, : self.vocabulary], V[:, self.vocabulary :, None]
+        if tokens.is_floating_point():
+            values = (tokens[:, None] @ V[:, : self.vocabulary] + V[:, self.vocabulary :]).flatten(1, 2)
+        else:  # what a head says of a token at a place, to be looked up
+            table = (words + places).view(-1, out)  # (heads T vocabulary, out)
+            by_head = torch.arange(heads, device=tokens.device)[:, None] * (self.T * self.vocabulary)
+            values = F.embedding((by_head + _places(tokens, self.vocabulary)[:, None]).flatten(1), table)
+        # The sum over heads and positions in one product.
+        return weights.transpose(1, 2).flatten(2) @ values
+
+
+def _places(tokens: Tensor, vocabulary: int) -> Tensor:
+    """One index for a position and its token, (n, positions)."""
+    return torch.arange(tokens.shape[1], device=tokens.device) * vocabulary + tokens
 
 
 def _start(shape: tuple[int, ...], scale: str | float, rng: torch.Generator) -> nn.Parameter:

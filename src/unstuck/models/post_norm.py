@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
 
-from .scored import ScoredModule, hidden_positions, scored_positions
+from .scored import ScoredModule, hidden_positions, rows_of, scored_positions
 from .transformer import Linear, _uniform
 
 
@@ -80,7 +80,7 @@ class PostNormModule(ScoredModule):
         self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
-        x = F.embedding(tokens, self.encoder) + self.encoder_bias
+        x = rows_of(tokens, self.encoder) + self.encoder_bias
         x = F.dropout(x + self.positions, self.c.dropout, self.training)
         maps = []
         for i, block in enumerate(self.layers):

@@ -11,9 +11,14 @@ from unstuck.tasks.task import Task
 def scored_positions(task: Task, model: str) -> tuple[int, int]:
     """Length of a sequence and how many of its last positions are scored, for models that predict at several."""
     T, scored = getattr(task, "T", None), getattr(task, "scored", None)
-    if not task.discrete or T is None or scored is None:
-        raise Impossible(f"model.name = {model} needs token sequences with scored positions, as task.name = markov has")
+    if T is None or scored is None:
+        raise Impossible(f"model.name = {model} needs sequences with scored positions, as task.name = markov has")
     return T, scored
+
+
+def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
+    """Each token times a table, (n, T, columns): token indices select a row."""
+    return inputs @ table if inputs.is_floating_point() else F.embedding(inputs, table)
 
 
 def hidden_positions(T: int, context: int) -> Tensor:

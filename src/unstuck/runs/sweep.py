@@ -29,6 +29,7 @@ from unstuck.spec.run import RunSpec
 
 from .cost import predicted_cost
 from .execute import CHECKPOINT_SECONDS, enough, execute
+from .memory import keep_freed_memory
 from .store import Store
 
 MAX_RUNS = 100_000
@@ -88,6 +89,7 @@ def _start_worker(stop: Any) -> None:
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    keep_freed_memory()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -190,7 +190,7 @@ def find_class(section: str, name: Any) -> type:
         what = "subclass of Task" if section == "task" else "class with a method `build`"
         return from_file(section, Path(name), lambda value: _is_kind(section, value), what)
     names = [p.name.removesuffix(".py") for p in files(package).iterdir() if p.name.endswith(".py")]
-    names = sorted(set(names) - {"__init__", section, "given", "scored"})
+    names = sorted(set(names) - {"__init__", section, "lagged", "given", "scored"})
     if name in names:
         module = importlib.import_module(f"{package}.{name}")
         wanted = name.replace("_", "")

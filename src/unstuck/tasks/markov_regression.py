@@ -1,0 +1,69 @@
+"""The regression variant of paper 2's chain: Gaussian tokens, squared loss, for which its theory is written."""
+
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from .lagged import Lagged
+from .task import Batch, World, config
+
+
+@config
+class MarkovRegression(Lagged):
+    """Predict y_t = Σ_k A_k Σ_{i in I(k)} alpha_i x_{t-i} + noise from Gaussian tokens x.
+
+    The same groups of lags as in `markov`. What is predicted is not fed back as the next token: with features larger
+    than 1 such a chain would grow without bound, and the theory takes the tokens as independent. Half the squared
+    error over the variance of the noise is the KL divergence of two predictions, so the ladder has the same names.
+    """
+
+    version: ClassVar[int] = 1
+    evaluation: ClassVar[int] = 1000
+    probe: ClassVar[int] = 1000
+
+    noise: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0  # standard deviation, of each coordinate
+
+    def world(self, rng: torch.Generator) -> World:
+        A = self.feature_matrices(rng)
+        world = {"A": A, "lag_matrices": self.lag_matrices(A, range(self.groups))}
+        if self.sequences:
+            whole = self.sample(self.sequences, rng, world)
+            world |= {"train": whole.inputs, "train_targets": whole.targets}
+            world["seed"] = torch.randint(2**62, (1,), generator=rng)
+        return world
+
+    def mean(self, x: Tensor, lag_matrices: Tensor) -> Tensor:
+        """The noiseless targets, (n, scored, d)."""
+        out = torch.zeros(len(x), self.scored, self.d)
+        for lag in range(1, self.context + 1):
+            start = self.context - lag
+            out += x[:, start : start + self.scored] @ lag_matrices[lag - 1]
+        return out
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        x = torch.randn(n, self.T, self.d, generator=rng)
+        y = self.mean(x, world["lag_matrices"]) + self.noise * torch.randn(n, self.scored, self.d, generator=rng)
+        return Batch(x, y, self.relevant(n))
+
+    def chosen(self, world: World, which: Tensor) -> Batch:
+        return Batch(world["train"][which], world["train_targets"][which], self.relevant(len(which)))
+
+    def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        """With the predictions of A*_{1:i}, (n, groups, scored, d)."""
+        batch = self.sample(n, rng, world)
+        return batch._replace(extra=torch.stack([self.mean(batch.inputs, law) for law in self.ladder(world["A"])], 1))
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Half the squared error, averaged over scored positions."""
+        return 0.5 * (outputs - targets).square().sum(-1).mean(1)
+
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        losses = self.losses(outputs, batch.targets)
+        found = {"loss": losses}
+        if batch.extra.numel():
+            found["excess_loss"] = losses - self.losses(batch.extra[:, -1], batch.targets)
+            kl = 0.5 * (outputs[:, None] - batch.extra).square().sum(-1).mean(-1) / self.noise**2
+            found |= {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
+        return found

@@ -168,8 +168,29 @@ def _line(run: Any) -> str:
     attention = f"   attention to the relevant token {max(gains):.2f} x its start" if gains else ""
     copies = [row[k] for k in row if k.startswith("copy_")]
     attention += f"   from value to key {max(copies):.2f}" if copies else ""
+    if "specialisation" in row:
+        return f"{where}   {_ladder(row)}"
     rate = run.step / run.seconds if run.seconds else 0.0
     return f"{where}{measure}{attention}   {rate:.1f} steps/s"
+
+
+def _ladder(row: dict[str, float]) -> str:
+    """Excess loss, KL to each rung, specialisation; each head's attention to the groups, and what it says of them."""
+    rungs = [row[k] for k in row if k.startswith("kl_")]
+    lowest = rungs.index(min(rungs))
+    shown = " ".join(f"[{kl:.2f}]" if i == lowest else f"{kl:.2f}" for i, kl in enumerate(rungs))
+    layer = max(int(k.split("_")[1]) for k in row if k.startswith("group1_"))
+    heads = sorted({int(k.split("_")[2]) for k in row if k.startswith(f"group1_{layer}_")})
+    groups = range(1, 1 + sum(k.endswith(f"_{layer}_{heads[0]}") and k.startswith("group") for k in row))
+    lines = [
+        f"excess loss {row['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}   "
+        f"specialisation {row['specialisation']:.2f}"
+    ]
+    for head in heads:
+        on = " ".join(f"{row[f'group{g}_{layer}_{head}']:.2f}" for g in groups)
+        says = " ".join(f"{row[f'align_{head}_{g}']:.2f}" for g in groups if f"align_{head}_{g}" in row)
+        lines.append(f"  head {head + 1}: attention to the groups {on}" + (f", value alignment {says}" if says else ""))
+    return "\n".join(lines)
 
 
 def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
@@ -188,7 +209,7 @@ def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
     else:
         head = f"{status} after {result['steps']} steps, test loss {result['final'].get('test_loss', float('nan')):.3g}"
     console.print(f"[bold]{head}[/bold]")
-    if len(result["crossings"]) > 1:
+    if len(result["crossings"]) > (1 if status == "emerged" else 0):
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())
         console.print(f"test {measure} {steps}")
     for line in result.get("circuit", {}).get("says", []):

@@ -7,6 +7,7 @@ attention alone proves little: other heads may do the same, or nothing may come 
 model cannot do without it, and can do without any other.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 from unstuck.tasks.task import Batch, Task
 
 ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
+LEARNT = 0.25  # of the way from chance to 1: below that there is nothing whose circuit could be named
 COLLAPSED = 0.2  # of the accuracy above chance: what is left at most when a needed part is taken away
+SPARED = 0.5  # of it: what is left at least when any other part is
 
 
 @contextmanager
@@ -92,24 +95,28 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     """Name the circuit of a trained model from its curve and from ablations on `batch`.
 
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
-    the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and no head outside the circuit
-    does so too. Where the heads of a layer stand in for each other, the layer is named by the same rule.
+    the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and ablating any head outside
+    the circuit leaves at least half of it. Where the heads of a layer stand in for each other, the layer is named by
+    the same rule. Nothing is named in a model that is not a quarter of the way from chance to 1, nor where what would
+    select does not come after what copies.
     """
     with torch.no_grad():
         accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
     table = ablations(model, task, batch)
-    lost = chance + COLLAPSED * (accuracy - chance)
-    needed = {(int(r.layer), int(r.head)) for r in table.itertuples() if r.without <= lost}
     best = {role: best_head(curve, column) for role, column in ROLES.items()}
+    learnt = accuracy - chance >= LEARNT * (1 - chance) and best["copies"][0] < best["selects"][0]
+    above = accuracy - chance if learnt else math.nan
+    left = {(int(r.layer), int(r.head)): (r.without - chance) / above for r in table.itertuples()}
+    heads, layers = set(best.values()), {(layer, -1) for layer, _ in best.values()}
+    spared = all(share >= SPARED for place, share in left.items() if place[1] >= 0 and place not in heads)
+    spared_layers = all(share >= SPARED for place, share in left.items() if place[1] == -1 and place not in layers)
     parts = []
     for role, (layer, head) in best.items():
         column = f"{ROLES[role]}_{layer}_{head}"
         part = Part(role, attention=float(curve[column].iloc[-1]), since=since(curve, column))
-        single = {p for p in needed if p[1] >= 0}
-        whole = {p for p in needed if p[1] == -1}
-        if (layer, head) in single and single <= set(best.values()):
+        if learnt and left[layer, head] <= COLLAPSED and spared:
             part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
-        elif (layer, -1) in whole and whole <= {(place[0], -1) for place in best.values()}:
+        elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
             part = replace(part, layer=layer, without=_without(table, layer, -1))
         parts.append(part)
     says = [_says(part, best[part.role]) for part in parts]

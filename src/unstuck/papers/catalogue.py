@@ -39,6 +39,7 @@ _ENTRIES = [
     Entry("fig4-layernorm", "recall: with and without layer normalisation", _RECALL, ours=True),
     Entry("fig5-context", "recall: in-context repetition, clean test data", _RECALL),
     Entry("fig5-cross", "recall: cross-sample repetition, clean test data", _RECALL),
+    Entry("fig5-late", "recall: strong repetition, trained four times as long", _RECALL, ours=True),
     Entry("fig6", "loss landscape with the flow on it", _THEORY),
     Entry("fig7", "early dynamics against the linear approximation", _THEORY),
     Entry("fig8", "equilibrium weight, weight along the flow, Hessian eigenvalues", _THEORY),

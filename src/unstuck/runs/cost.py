@@ -23,7 +23,7 @@ class Cost:
 
 
 def predicted_cost(spec: RunSpec) -> Cost:
-    steps = min(spec.train.max_steps, _plateau(spec) + spec.train.after)
+    steps = min(spec.train.max_steps, max(_plateau(spec) + spec.train.after, spec.train.at_least))
     return Cost(steps, steps * (3 * spec.train.batch * _multiplications(spec) / RATE + OVERHEAD))
 
 

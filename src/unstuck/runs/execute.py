@@ -42,7 +42,7 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
     if not wanted or any(w not in crossings for w in wanted):
         return None
     last = max(crossings[w] for w in wanted)
-    return _restated(result, spec) if result["steps"] >= last + t.after else None
+    return _restated(result, spec) if result["steps"] >= max(last + t.after, t.at_least) else None
 
 
 def watched(result: dict[str, Any]) -> list[float]:
@@ -123,11 +123,14 @@ def _run(
             directory.write_curve(pd.DataFrame(run.rows))
         directory.write_status({"state": "running", "step": run.step, **before})
 
+    def keep_map(run: Any) -> None:
+        many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
+        directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step, sequences=many))
+
     def on_step(run: Any) -> None:
         nonlocal saved, noted
         if run.step in spec.train.maps:
-            many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
-            directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step, sequences=many))
+            keep_map(run)
         now = time.monotonic()
         if now - saved >= checkpoint_seconds:
             save()
@@ -143,13 +146,17 @@ def _run(
     if result.status == "stopped":
         directory.write_status({"state": "stopped", "step": result.steps, **before})
         return result_dict(result)
+    mapped = list(spec.train.maps)
+    if mapped and result.steps not in mapped:
+        keep_map(run)
+        mapped.append(result.steps)
     plain = result_dict(result)
     if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
         plain["circuit"] = find_circuit(run.model, *run.look(CIRCUIT), result.curve, spec.task.chance).as_dict()
     if spec.train.predictions:
         directory.write_predictions(run.predictions())
     kept = spec.train
-    plain |= {"compared": list(kept.compare), "predicted": kept.predictions, "mapped": list(kept.maps)}
+    plain |= {"compared": list(kept.compare), "predicted": kept.predictions, "mapped": mapped}
     directory.write_status({"state": "finished", "step": result.steps, "result": plain})
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()
@@ -157,9 +164,14 @@ def _run(
 
 
 def _covering(spec: RunSpec, old: dict[str, Any]) -> RunSpec:
-    """The specification with a budget that also covers what an earlier result says."""
-    thresholds = tuple(sorted({*spec.train.thresholds, *watched(old)}, reverse=True))
-    return replace(
-        spec,
-        train=replace(spec.train, thresholds=thresholds, max_steps=max(spec.train.max_steps, old["steps"])),
+    """The specification with a budget that also covers what an earlier result says, and keeps what it kept."""
+    t = spec.train
+    train = replace(
+        t,
+        thresholds=tuple(sorted({*t.thresholds, *watched(old)}, reverse=True)),
+        max_steps=max(t.max_steps, old["steps"]),
+        maps=tuple(sorted({*t.maps, *old.get("mapped", [])})),
+        predictions=t.predictions or old.get("predicted", False),
+        compare=t.compare or tuple(old.get("compared", ())),
     )
+    return replace(spec, train=train)

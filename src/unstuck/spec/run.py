@@ -69,6 +69,7 @@ class TrainSpec:
         0.1,
     )  # of the measure that decides emergence; none: run to the end
     after: Steps = 0  # steps to go on after the last threshold is crossed
+    at_least: Steps = 0  # steps to do in any case, as far as max_steps allows
     maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
     predictions: bool = False  # keep what the model predicts at the end, for other runs to compare with
     compare: tuple[RunId, ...] = ()  # ids of runs in the same store with such predictions: KL to them in every row
@@ -121,6 +122,7 @@ class RunSpec:
             a,
             max_steps=max(a.max_steps, b.max_steps),
             after=max(a.after, b.after),
+            at_least=max(a.at_least, b.at_least),
             thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
             maps=tuple(sorted({*a.maps, *b.maps})),
             predictions=a.predictions or b.predictions,

@@ -83,13 +83,13 @@ class Recall(Task):
     def sample(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Batch:
         query = self.queries(n, rng)[:, None]  # (n, 1)
         holds = self.slots(n, rng)
-        # Distinct keys other than the query: the first tokens of a random order from which the query is taken out.
-        order = torch.rand(n, self.tokens, generator=rng).scatter_(1, query, -1.0)
-        others = order.topk(self.pairs, dim=1).indices  # (n, pairs)
-        # A random one-to-one map of keys to values, as far as this sequence needs it: last, that of the query.
-        values = torch.rand(n, self.tokens, generator=rng).topk(self.pairs + 1, dim=1).indices
+        # The first tokens of two random orders: distinct keys, the query taken out, and a one-to-one map of keys to
+        # values, as far as this sequence needs it: last, that of the query.
+        order = torch.rand(2 * n, self.tokens, generator=rng)
+        order[:n].scatter_(1, query, -1.0)
+        others, values = order.topk(self.pairs + 1, dim=1).indices.split(n)  # (n, pairs + 1)
         target = values[:, -1:]
-        keys = torch.where(holds, query, others)
+        keys = torch.where(holds, query, others[:, :-1])
         values = torch.where(holds, target, values[:, :-1])
         inputs = torch.cat([torch.stack([keys, values], 2).flatten(1), query], 1)  # (n, T)
         relevant = torch.zeros(n, self.T, dtype=torch.bool)

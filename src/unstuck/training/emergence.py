@@ -6,7 +6,7 @@ passed it. The crossing lies before the first full evaluation that reaches the t
 full or clearly so, that did not; the logarithm is interpolated between.
 
 A loss falls, an accuracy rises and has chance to reckon with: a batch of 32 says little, so it is smoothed for longer,
-and two full evaluations in a row must reach the threshold.
+and two full evaluations in a row must reach the threshold. It is evaluated in full at the start, too.
 """
 
 import itertools
@@ -145,14 +145,18 @@ class RisingWatch(Watch):
         self.smooth = value if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * value
 
     def wants_full(self, step: int) -> bool:
-        """Small evaluations, a few percent apart, bound the crossing from below."""
+        """At the start, so that every crossing has a bound from below; then where the last evaluation, or the training
+        accuracy times its ratio to the test's, is near the next threshold."""
         threshold = self.next_threshold
-        if threshold is None or self.smooth is None:
+        if threshold is None:
             return False
+        if self.smooth is None:
+            return not self.seen
         last, value, _ = next((e for e in reversed(self.seen) if e[2]), (-self.GAP, 0.0, True))
         if step - last < max(self.GAP, self.GAP_GROWTH * step):
             return False
-        return value >= threshold or self.smooth * self.ratio >= self.NEAR * threshold
+        small = self.seen[-1][1] if self.seen else 0.0
+        return max(value, small) >= threshold or self.smooth * self.ratio >= self.NEAR * threshold
 
     def evaluated(self, step: int, value: float, *, full: bool) -> None:
         if self.smooth:  # a full evaluation is believed, a small one only in part
@@ -166,12 +170,25 @@ class RisingWatch(Watch):
 
     def _crossing(self, threshold: float) -> float | None:
         """Where the accuracy first reached a threshold and still did at the next full evaluation."""
-        luck = 2 * math.sqrt(threshold * (1 - threshold) / self.probe)  # a small one must be clearly below
         for first, second in itertools.pairwise(e for e in self.seen if e[2]):
             if min(first[1], second[1]) >= threshold:
-                below = [e for e in self.seen if e[0] < first[0] and e[1] < threshold - (0 if e[2] else luck)]
-                return self._interpolated(below[-1] if below else None, first, threshold)
+                return self._interpolated(max(self._below(threshold, first[0]), default=None), first, threshold)
         return None
+
+    def _below(self, threshold: float, before: int) -> list[Evaluation]:
+        """What was below a threshold before a step: full evaluations, and, clearly so, means of so many small ones in
+        a row that chance moves them by less than half of the threshold."""
+        need = math.ceil(16 * (1 - threshold) / threshold / self.probe)
+        luck = 2 * math.sqrt(threshold * (1 - threshold) / (need * self.probe))
+        earlier = [e for e in self.seen if e[0] < before]
+        small = [e for e in earlier if not e[2]]
+        below = [e for e in earlier if e[2] and e[1] < threshold]
+        for i in range(need, len(small) + 1):
+            window = small[i - need : i]
+            step, value = (sum(e[k] for e in window) / need for k in (0, 1))
+            if value < threshold - luck:
+                below.append((int(step), value, False))
+        return below
 
     def missed(self, threshold: float) -> bool:
         return any(value >= self.NEAR * threshold for _, value, _ in self.seen)

@@ -232,6 +232,7 @@ class Run:
         """Train until emergence (and `train.after` steps more, and `at_least` so many in all), until `train.max_steps`,
         divergence, or `stop()`."""
         t = self.spec.train
+        at_least = max(at_least, t.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
             self._add_row(full=self.watch.wants_full(0))

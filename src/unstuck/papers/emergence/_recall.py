@@ -1,6 +1,7 @@
 """What the recall figures share: grids by profile, laws at two thresholds, curves of runs with repetition."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def repetition_runs(profile: Profile, key: str) -> list[TieredRun]:
     }[profile]
     copies: dict[Profile, list[float]] = {"quick": [1, 2], "cpu": [1, 1.5, 2, 4], "paper": [1, 1.5, 2, 4, 8]}
     values = copies[profile] if key == "B" else [0.0, 0.5] if profile == "quick" else [0.0, 0.1, 0.5, 0.9]
-    fixed = {**sizes, "train.thresholds": UNTIL_90, "train.after": sizes["train.max_steps"]}
+    fixed = {**sizes, "train.thresholds": UNTIL_90, "train.at_least": sizes["train.max_steps"]}
     return grid("recall", tier, seeds, fixed, **{f"task__{key}": values})
 
 
@@ -70,11 +71,11 @@ def repetition_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
 
 
 def plot_accuracy(ax: Axes, table: pd.DataFrame, key: str, column: str) -> None:
-    """A line for each run, coloured by its repetition."""
+    """A line for each run, coloured by its repetition; dotted a guess among the values of a clean context."""
     values = sorted(table[key].unique())
     for value, colour in shades(values).items():
         for i, (_, run) in enumerate(table[table[key] == value].groupby("run_id")):
-            label = f"{key} = {value:g}" if i == 0 else None
+            label = (value if isinstance(value, str) else f"{key} = {value:g}") if i == 0 else None
             ax.plot(run["step"], run[column], color=colour, lw=1.1, alpha=0.85, label=label)
     ax.axhline(1 / table["pairs"].iloc[0], color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
@@ -112,45 +113,82 @@ def crossing(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
 
 
 def both_laws(table: pd.DataFrame) -> list[Claim]:
-    """The laws at 50% and at 5% beside the paper's, which is at 5%."""
+    """The laws at 50% and at 5% beside the paper's, which is at 5%: only that one can agree with it."""
     at_50 = law_claims(fit_or_none(crossing(table, 0.5), FORMULA), PAPER, where=", to 50%", r2=0.982)
     at_5 = law_claims(fit_or_none(crossing(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
-    return [*at_50, *at_5]
+    return [*(replace(claim, agrees=None) for claim in at_50), *at_5]
+
+
+# -- repetition
+
+
+def first_step(run: pd.DataFrame, column: str, level: float) -> float:
+    """The first step at which an accuracy, smoothed over three rows, is at a level; infinite if never."""
+    above = np.flatnonzero(run[column].rolling(3, min_periods=1, center=True).mean() >= level)
+    return float(run["step"].iloc[above[0]]) if len(above) else np.inf
+
+
+def step_list(steps: Sequence[float], last: float) -> str:
+    """Steps of several seeds, a run that never got there as `> its last step`.
+
+    Examples:
+        >>> step_list([1200, float("inf")], 15000)
+        '1200, >15000'
+    """
+    return ", ".join(f"{step:.0f}" if np.isfinite(step) else f">{last:.0f}" for step in sorted(steps))
 
 
 def repetition_claims(table: pd.DataFrame, key: str, none: float, paper: str) -> list[Claim]:
     """How much faster the best repetition is on clean data; which ones overfit; whose accuracy comes back late."""
     runs = table.groupby(["run_id", key], as_index=False).apply(_summary, include_groups=False)
-    steps = runs.groupby(key)["half"].agg(["mean", "min", "max", "count"])
-    text = ", ".join(
-        f"{key} = {value:g}: {row['mean']:.0f} ({row['min']:.0f} to {row['max']:.0f})"
-        for value, row in steps.iterrows()
-        if row["count"]
-    )
-    claims = [Claim("steps to 50% on clean data, mean (range over seeds)", text or "none yet", None, None)]
-    done = steps.loc[steps["count"] == runs.groupby(key)["half"].size(), "mean"]  # only where all seeds got there
-    if none in done.index and len(done) > 1:
-        gains = done[none] / done.drop(none)
-        best = gains.idxmax()
-        ours = f"{gains[best]:.2f} times, {key} = {best:g}"
-        claims.append(Claim("speed-up of the best repetition over none", ours, paper, bool(gains[best] > 1)))
-    for what, column, least in (
-        ("overfits (clean accuracy 0.3 or more below training-like accuracy)", "gap", 0.3),
-        ("comes back late (clean accuracy up by 0.2 after that)", "comeback", 0.2),
-    ):
-        means = runs.groupby(key)[column].agg(["mean", "min", "max"])
-        hit = [f"{key} = {v:g} ({r['min']:.2f} to {r['max']:.2f})" for v, r in means.iterrows() if r["mean"] >= least]
-        expected = {"gap": "too much repetition overfits", "comeback": "later groks"}[column]
-        claims.append(Claim(what, ", ".join(hit) or "none", expected, bool(hit)))
+    last = float(table["step"].max())
+    steps = {float(value): sorted(rows["half"]) for value, rows in runs.groupby(key)}
+    text = "; ".join(f"{key} = {value:g}: {step_list(found, last)}" for value, found in steps.items())
+    claims = [Claim("steps to 50% on clean data, each seed", text, None, None)]
+    if none in steps and len(steps) > 1:
+        claims.append(_speed_up({v: s for v, s in steps.items() if v != none}, steps[none], last, key, paper))
+    claims.append(_seeds_that(runs, key, "overfits", "too much repetition overfits"))
+    base = steps.get(none, [np.inf])
+    runs["late"] = np.isfinite(runs["half"]) & (runs["half"] > max(base)) & (runs["like_90"] < min(base))
+    claims.append(_seeds_that(runs[runs[key] != none], key, "late", "later groks"))
     return claims
 
 
 def _summary(run: pd.DataFrame) -> pd.Series:
-    """Of one run: step to 50% on clean data, largest gap between the two accuracies, rise of the clean one after it."""
-    smooth = run[["clean_accuracy", "like_accuracy"]].rolling(5, min_periods=1, center=True).mean()
-    gap = (smooth["like_accuracy"] - smooth["clean_accuracy"]).to_numpy()
-    at = int(gap.argmax())
-    clean = smooth["clean_accuracy"].to_numpy()
-    comeback = clean[at:].max() - clean[at] if gap[at] >= 0.3 else 0.0
+    """Of one run: steps to 50% on clean and to 90% on training-like data; and whether, in its last tenth, clean
+    accuracy is 0.3 or more below training-like accuracy."""
     half = run["crossing_0.5"].iloc[0] if "crossing_0.5" in run else np.nan
-    return pd.Series({"half": half, "gap": gap[at], "comeback": comeback})
+    end = run[run["step"] >= 0.9 * run["step"].max()]
+    gap = float((end["like_accuracy"] - end["clean_accuracy"]).mean())
+    found = {
+        "half": np.inf if np.isnan(half) else half,
+        "like_90": first_step(run, "like_accuracy", 0.9),
+        "gap": gap,
+        "overfits": gap >= 0.3,
+    }
+    return pd.Series(found)
+
+
+def _speed_up(steps: dict[float, list[float]], none: list[float], last: float, key: str, paper: str) -> Claim:
+    """Of the repetition whose slowest seed is fastest; a run that never got there counts as one of `last` steps, so
+    what follows from it is a bound."""
+    best = min(steps, key=lambda value: (max(steps[value]), min(steps[value])))
+    ours, base = steps[best], [min(step, last) for step in none]
+    if np.isinf(max(ours)):
+        return Claim("speed-up of the best repetition over none", "none got to 50% with all seeds", paper, False)
+    low, high = min(base) / max(ours), max(base) / min(ours)
+    mean = float(np.exp(np.mean(np.log(base)) - np.mean(np.log(ours))))
+    more = "at least " if np.isinf(max(none)) else ""
+    text = f"{more}{mean:.2f} times with {key} = {best:g} (seed against seed {low:.2f} to {high:.2f})"
+    return Claim("speed-up of the best repetition over none", text, paper, True if low > 1 else None)
+
+
+def _seeds_that(runs: pd.DataFrame, key: str, column: str, paper: str) -> Claim:
+    what = {
+        "overfits": "overfits: in its last tenth 0.3 or more below training-like accuracy",
+        "late": "comes back late: 90% on training-like data before, 50% on clean data after the runs without",
+    }[column]
+    found = {v: (int(r[column].sum()), len(r), r["gap"].mean()) for v, r in runs.groupby(key)}
+    more = {v: f", gap {gap:.2f}" if column == "overfits" else "" for v, (_, _, gap) in found.items()}
+    hit = [f"{key} = {v:g} ({k} of {n} seeds{more[v]})" for v, (k, n, _) in found.items() if k]
+    return Claim(what, ", ".join(hit) or "none", paper, bool(hit))

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from unstuck.observe.circuit import best_head
 from unstuck.observe.maps import draw_attention
+from unstuck.papers.emergence._recall import first_step
 from unstuck.papers.emergence.fig17 import runs as attention_run
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves
@@ -30,8 +31,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         return pd.DataFrame()
     heads = [best_head(curve, kind) for kind in ("copy", "attn")]
     kept = np.sort(maps["step"].unique())
-    jump = curve.loc[curve["clean_accuracy"].rolling(3, min_periods=1, center=True).mean() >= 0.5, "step"]
-    before = kept[kept < (jump.iloc[0] if len(jump) else np.inf)]
+    before = kept[kept < first_step(curve, "clean_accuracy", 0.5)]
     steps = sorted({int(kept[0]), int(before[-1]), int(kept[-1])})
     parts = []
     for role, (layer, head) in zip(("copies", "selects"), heads, strict=True):

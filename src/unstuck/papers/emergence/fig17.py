@@ -6,11 +6,12 @@ query to the relevant value (selection), for every layer and head. The circuit i
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.observe.circuit import best_head, since
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
@@ -23,7 +24,12 @@ def runs(profile: Profile) -> list[TieredRun]:
     fixed = {
         "quick": {**SMALL, "task.tokens": 16, "task.pairs": 4, "train.after": 100, "train.maps": [0, 200, 400, 500]},
         "cpu": {"task.tokens": 64, "task.pairs": 8, "train.max_steps": 30_000, "train.maps": [*range(0, 12_001, 1000)]},
-        "paper": {"task.tokens": 256, "task.pairs": 32, "train.max_steps": 200_000},
+        "paper": {
+            "task.tokens": 256,
+            "task.pairs": 32,
+            "train.max_steps": 200_000,
+            "train.maps": [*range(0, 200_001, 10_000)],
+        },
     }[profile]
     return grid("recall", 1, [0], {**fixed, "train.thresholds": UNTIL_90})
 
@@ -68,9 +74,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             "where", ours, "copying in layer 3, selection in layer 4 of 4", top["copy"] == layers - 1 == top["attn"] - 1
         )
     ]
-    jump = table.loc[table["clean_accuracy"].rolling(3, min_periods=1, center=True).mean() >= 0.5, "step"]
-    if len(jump) and None not in last.values():
-        steps = {"copying": last["copy"], "selection": last["attn"], "accuracy 50%": int(jump.iloc[0])}
+    jump = first_step(table, "clean_accuracy", 0.5)
+    if np.isfinite(jump) and None not in last.values():
+        steps = {"copying": last["copy"], "selection": last["attn"], "accuracy 50%": int(jump)}
         text = ", ".join(f"{name} {step}" for name, step in steps.items())
         near = max(abs(int(s) - steps["accuracy 50%"]) for s in steps.values()) <= 0.1 * steps["accuracy 50%"]  # type: ignore[arg-type, operator]
         claims.append(Claim("half-way steps", text, "together, at the jump", near, "together: within 10%"))

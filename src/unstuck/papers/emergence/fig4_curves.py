@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step, step_list
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
@@ -26,7 +26,8 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     table = curves(runs(profile), store)
-    return table if table.empty else table[["tokens", "pairs", "seed", "step", "clean_loss", "clean_accuracy"]]
+    columns = ["tokens", "pairs", "layer_norm", "seed", "step", "clean_loss", "clean_accuracy"]
+    return table if table.empty else table[columns]
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -43,19 +44,17 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    lines, widths = {}, []
+    steps, shown, widths = [], [], []
     for pairs, curve in table.groupby("pairs"):
-        smooth = curve["clean_accuracy"].rolling(3, min_periods=1, center=True).mean().to_numpy()
-        above = [np.flatnonzero(smooth >= level) for level in (0.5, 0.8)]
-        if all(len(a) for a in above):
-            half, high = (int(curve["step"].iloc[a[0]]) for a in above)
-            lines[pairs] = half
+        half, high = (first_step(curve, "clean_accuracy", level) for level in (0.5, 0.8))
+        steps.append(half)
+        shown.append(f"{pairs} pairs: {step_list([half], curve['step'].max())}")
+        if np.isfinite(high):
             widths.append((high - half) / high)
-    if not lines:
+    if not widths:
         return [Claim("emergence", "no run has got there yet", "sudden", None)]
-    text = ", ".join(f"{pairs} pairs: {step}" for pairs, step in lines.items())
-    steps = list(lines.values())
-    later = bool(np.all(np.diff(steps) > 0)) if len(steps) > 1 else None
+    text = ", ".join(shown)
+    later = bool(np.all(np.diff([s for s in steps if np.isfinite(s)]) > 0)) and steps == sorted(steps)
     sharp = f"from 50% to 80% in {min(widths):.0%} to {max(widths):.0%} of the steps"
     return [
         Claim("steps to 50% accuracy", text, "later with more pairs", later),

@@ -4,6 +4,8 @@ Table 1 of the paper says that there is none, Section 3.2 that there is. Four si
 the paper's own law for the steps to 5% beside them.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -24,7 +26,7 @@ def runs(profile: Profile) -> list[TieredRun]:
     return grid("recall", 2, seeds, fixed, task__tokens=tokens, task__pairs=pairs, model__layer_norm=[False, True])
 
 
-def law(tokens: float, pairs: float) -> float:
+def law(tokens: Any, pairs: Any) -> Any:
     """The paper's steps to 5%."""
     return 0.55 * tokens**0.79 * pairs**2.25
 
@@ -53,21 +55,26 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     emerged = table.groupby("layer_norm")["status"].agg(lambda s: f"{(s == 'emerged').sum()} of {len(s)}")
     text = ", ".join(f"{count} {'with' if norm else 'without'}" for norm, count in emerged.items())
     claims = [Claim("runs that got to 50%", text, None, None)]
-    for threshold in (0.5, 0.05):
-        part = crossing(table, threshold)
-        means = part.pivot_table("plateau_steps", ["tokens", "pairs"], "layer_norm").dropna()
-        if {True, False} <= set(means):
-            ratio = means[True] / means[False]
-            text = f"{np.exp(np.log(ratio).mean()):.2f} times (from {ratio.min():.2f} to {ratio.max():.2f})"
+    pairs = {threshold: _matched(crossing(table, threshold)) for threshold in (0.5, 0.05)}
+    for threshold, both in pairs.items():
+        if len(both):
+            ratio = both[True] / both[False]
+            text = f"{np.exp(np.log(ratio).mean()):.2f} times (from {ratio.min():.2f} to {ratio.max():.2f}, "
+            text += f"{len(ratio)} pairs of runs)"
             claims.append(Claim(f"steps to {threshold:.0%} with layer norm over without", text, None, None))
-    at_5 = crossing(table, 0.05)
-    at_5 = at_5[at_5["status"] == "emerged"]
-    off = np.log(at_5["plateau_steps"] / law(at_5["tokens"], at_5["pairs"]))
-    factor = np.exp(off.groupby(at_5["layer_norm"]).mean())
-    for norm, value in factor.items():
-        name = "with" if norm else "without"
-        claims.append(Claim(f"steps to 5% {name} layer norm over the paper's law", f"{value:.2f} times", "1", None))
-    if len(factor) == 2:
+    both = pairs[0.05]
+    if len(both):
+        paper = law(both.index.get_level_values("tokens").to_numpy(), both.index.get_level_values("pairs").to_numpy())
+        factor = {norm: float(np.exp(np.log(both[norm] / paper).mean())) for norm in (False, True)}
+        for norm, value in factor.items():
+            name = "with" if norm else "without"
+            claims.append(Claim(f"steps to 5% {name} layer norm over the paper's law", f"{value:.2f} times", "1", None))
         closer = "without" if abs(np.log(factor[False])) < abs(np.log(factor[True])) else "with"
         claims.append(Claim("closer to the paper", f"{closer} layer norm", "Table 1: without; 3.2: with", None))
     return claims
+
+
+def _matched(part: pd.DataFrame) -> pd.DataFrame:
+    """Plateaus without and with layer norm, a row for each size and seed of which both got there."""
+    both = part.pivot_table("plateau_steps", ["tokens", "pairs", "seed"], "layer_norm").dropna()
+    return both if {True, False} <= set(both) else both.iloc[:0]

@@ -35,6 +35,6 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     best = tuned(table, ["tokens", "pairs"])
-    chosen = best.drop_duplicates(["tokens", "pairs"])["lr"].value_counts()
+    chosen = best[best["status"] == "emerged"].drop_duplicates(["tokens", "pairs"])["lr"].value_counts()
     text = ", ".join(f"{rate:g} in {count} sizes" for rate, count in chosen.items())
     return [*both_laws(best), Claim("learning rate chosen", text, "smaller for large sizes", None)]

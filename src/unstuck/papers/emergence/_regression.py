@@ -59,7 +59,8 @@ def plot_plateaus(
     for value, colour in shades(values).items():
         rows = table[table[by] == value].sort_values(x)
         emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
-        ax.plot(emerged[x], emerged["plateau_steps"], "o", ms=4, color=colour, alpha=0.8, label=f"{label} = {value:g}")
+        name = value if isinstance(value, str) else f"{label} = {value:g}"
+        ax.plot(emerged[x], emerged["plateau_steps"], "o", ms=4, color=colour, alpha=0.8, label=name)
         ax.plot(censored[x], censored["steps"], "^", ms=5, color=colour, mfc="none")
         if law is not None:
             line = rows.drop_duplicates(x)

@@ -37,9 +37,10 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.3, height=3.8)
+    top = max(3e5, 4 * table["plateau_steps"].max())
     for ax, (name, (lr, constant, paper)) in zip(axes, OPTIMISERS.items(), strict=True):
         title = f"{'SGD' if name == 'sgd' else 'Adam'}, learning rate {lr:g}"
-        law_panel(ax, table[table["optim"] == name], title, (constant, paper), (30, 1e6))
+        law_panel(ax, table[table["optim"] == name], title, (constant, paper), (50, top))
     return picture
 
 

@@ -182,46 +182,51 @@ def run_sweep(
     running: dict[Future[list[dict[str, Any]]], int] = {}
     done = 0.0
     pool = _pool(workers, stop)
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers and not stop.is_set():
-                i = waiting.pop(0)
-                tried[i] += 1
-                with _uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
-                    job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
-                running[job] = i
-            if not running:
-                break
-            finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-            if any(isinstance(job.exception(), BrokenProcessPool) for job in finished):
-                # A worker was killed, most often for want of memory, and with it the pool. Whose run it was is not
-                # known: each is tried once more, and given up on if that ends the same way.
-                for i in running.values():
-                    if tried[i] < 2:
-                        waiting.insert(0, i)
-                    else:
-                        out.failed[todo[i][0].run_id] = "its worker process was killed (out of memory?), twice"
-                        out.skipped += len(todo[i]) - 1
-                        done += cost[i]
-                running = {}
-                pool.shutdown(wait=False)
-                pool = _pool(workers, stop)
-                continue
-            for job in finished:
-                i = running.pop(job)
-                done += cost[i]
+    with _remembered() as interrupted:
+        try:
+            while waiting or running:
+                if interrupted():
+                    stop.set()
+                while waiting and len(running) < workers and not stop.is_set():
+                    i = waiting.pop(0)
+                    tried[i] += 1
+                    with _uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
+                        job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
+                    running[job] = i
+                if not running:
+                    break
+                finished, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+                if any(isinstance(job.exception(), BrokenProcessPool) for job in finished):
+                    # A worker was killed, most often for want of memory, and with it the pool. Whose run it was is not
+                    # known: each is tried once more, and given up on if that ends the same way.
+                    for i in running.values():
+                        if tried[i] < 2:
+                            waiting.insert(0, i)
+                        else:
+                            out.failed[todo[i][0].run_id] = "its worker process was killed (out of memory?), twice"
+                            out.skipped += len(todo[i]) - 1
+                            done += cost[i]
+                    running = {}
+                    pool.shutdown(wait=False)
+                    pool = _pool(workers, stop)
+                    continue
+                for job in finished:
+                    i = running.pop(job)
+                    done += cost[i]
+                    _settle(out, todo[i], job)
+                partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
+                progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
+                if time.monotonic() > deadline:
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            for job, i in running.items():
                 _settle(out, todo[i], job)
-            partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
-            progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
-            if time.monotonic() > deadline:
-                stop.set()
-    except KeyboardInterrupt:
-        stop.set()
-        for job, i in running.items():
-            _settle(out, todo[i], job)
-        raise
-    finally:
-        pool.shutdown()
+            raise
+        finally:
+            pool.shutdown()
+        if interrupted():
+            raise KeyboardInterrupt
     out.skipped += sum(len(todo[i]) for i in waiting)
     return out
 
@@ -233,12 +238,35 @@ def _pool(workers: int, stop: Any) -> ProcessPoolExecutor:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C waits: a worker that is started here never hears of it, and we do afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _remembered() -> Iterator[Callable[[], bool]]:
+    """While this lasts, Ctrl-C is remembered, wherever it finds us: raised as an exception it may be lost, as in a
+    destructor. A second one is raised as usual."""
+    seen = False
+    if threading.current_thread() is not threading.main_thread():  # there Python hears no signals
+        yield lambda: seen
+        return
+
+    def hear(number: int, frame: Any) -> None:
+        nonlocal seen
+        if seen:
+            raise KeyboardInterrupt
+        seen = True
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield lambda: seen
     finally:
         signal.signal(signal.SIGINT, before)
 

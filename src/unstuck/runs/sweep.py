@@ -15,10 +15,9 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from unstuck.spec.run import RunSpec
 
 from .cost import predicted_cost
 from .execute import CHECKPOINT_SECONDS, enough, execute
+from .interrupts import interrupts, uninterrupted
 from .memory import keep_freed_memory
 from .store import Store
 
@@ -182,7 +182,7 @@ def run_sweep(
     running: dict[Future[list[dict[str, Any]]], int] = {}
     done = 0.0
     pool = _pool(workers, stop)
-    with _remembered() as interrupted:
+    with interrupts() as interrupted:
         try:
             while waiting or running:
                 if interrupted():
@@ -190,7 +190,7 @@ def run_sweep(
                 while waiting and len(running) < workers and not stop.is_set():
                     i = waiting.pop(0)
                     tried[i] += 1
-                    with _uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
+                    with uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
                         job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
                     running[job] = i
                 if not running:
@@ -234,41 +234,6 @@ def run_sweep(
 def _pool(workers: int, stop: Any) -> ProcessPoolExecutor:
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker, initargs=(stop,))
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits: a worker that is started here never hears of it, and we do afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _remembered() -> Iterator[Callable[[], bool]]:
-    """While this lasts, Ctrl-C is remembered, wherever it finds us: raised as an exception it may be lost, as in a
-    destructor. A second one is raised as usual."""
-    seen = False
-    if threading.current_thread() is not threading.main_thread():  # there Python hears no signals
-        yield lambda: seen
-        return
-
-    def hear(number: int, frame: Any) -> None:
-        nonlocal seen
-        if seen:
-            raise KeyboardInterrupt
-        seen = True
-
-    before = signal.signal(signal.SIGINT, hear)
-    try:
-        yield lambda: seen
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _check_importable(todo: list[list[RunSpec]]) -> None:

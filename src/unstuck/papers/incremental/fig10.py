@@ -26,14 +26,18 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     for i, q in enumerate((1, 2)):
         flow = HeadFlow(q=q, eps=EPS, seed=SEED)  # type: ignore[arg-type]
         times = flow.stage_times()
-        path = flow.trajectory(UNTIL, points=300)
-        columns = {"q": q, "t": path.t, "loss": path.loss}
-        parted = flow.loss_of_patterns(path.V, path.s)
+        stages, later = flow.trajectory(points=150), flow.trajectory(UNTIL, points=100)
+        after = later.t > stages.t[-1]
+        t, V, attention = (
+            np.concatenate([getattr(stages, name), getattr(later, name)[after]]) for name in ("t", "V", "s")
+        )
+        parted = flow.loss_of_patterns(V, attention)
+        columns = {"q": q, "t": t, "loss": parted.sum(-1)}
         for k in range(3):
             columns[f"loss_{k}"] = parted[:, k]
             for j in range(3):
-                columns[f"s_{k}_{j}"] = path.s[:, k, j]
-                columns[f"v_{k}_{j}"] = path.V[:, k, j]
+                columns[f"s_{k}_{j}"] = attention[:, k, j]
+                columns[f"v_{k}_{j}"] = V[:, k, j]
         table = pd.DataFrame(columns)
         for j, time in enumerate(times):
             table[f"stage_{j + 1}"] = time

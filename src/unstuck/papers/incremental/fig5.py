@@ -81,7 +81,7 @@ def draw(table: pd.DataFrame) -> Figure:
             label = name.format(column.removeprefix(prefix))
             ax.plot(means.index, means[column], "o-", ms=4, color=colour, label=label)
         ax.set(yscale="log", ylabel=ylabel)
-        ax.legend(loc="upper right", bbox_to_anchor=(1, 1.0))
+        ax.legend(loc="lower left")
     for ax in (first, second, third, fourth):
         ax.set(xscale="log", xlabel="training sequences")
     return picture

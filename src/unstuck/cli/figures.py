@@ -162,17 +162,35 @@ def _has_run(path: Path) -> str | None:
 @app.command()
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What `unstuck reproduce --out DIR` wrote.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A run store, or what `unstuck reproduce --out DIR` wrote, or both (runs in DIR/store).",
+            show_default=False,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")
     ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            "--formula", metavar="FORMULA", help="Of the law that is shown; chosen by what varies unless told."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file with all figures of a directory, ours beside the paper's. It opens from disk, without
-    a network."""
-    from unstuck.report.figures import write_report
+    """Write one HTML file about runs and figures: a table to sort and filter, learning curves, laws with residuals,
+    attention over training, ours beside the paper's. It opens from disk, without a network.
+
+    [bold]Examples[/bold]
+
+      unstuck report runs
+
+      unstuck report runs --formula "d + T/B" --out report.html
+    """
+    from unstuck.report.page import write_report
 
     with warnings_as_sentences():
-        target = write_report(directory, out or directory / "report.html")
+        target = write_report(directory, out or directory / "report.html", formula)
     print(json.dumps({"report": str(target)}) if as_json else f"report: {target}")

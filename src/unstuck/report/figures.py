@@ -1,16 +1,17 @@
-"""One HTML file with every figure of a directory, ours beside the paper's. Opens from disk, needs no network."""
+"""The figures of a directory for a report, ours beside the paper's."""
 
 import base64
+import io
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
-import jinja2
+from PIL import Image
 
-from unstuck.errors import BadInput
 from unstuck.papers.catalogue import entries
 
+WIDTH, COLOURS = 1300, 96  # of a picture in a report
 _KEYS: dict[str, type] = {
     "figure": str,
     "title": str,
@@ -25,27 +26,8 @@ _CLAIM, _PROVENANCE = (
 )
 
 
-def write_report(directory: Path, target: Path) -> Path:
-    """Write the report of the figures in `directory`, as `unstuck reproduce` left them there."""
-    figures = _figures(directory)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("unstuck.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["number"] = _number
-    counts = {v: sum(c["verdict"] == v for f in figures for c in f["claims"]) for v in ("agrees", "differs")}
-    html = environment.get_template("figures.html").render(
-        figures=figures, counts=counts, new=[f for f in figures if f["figure"] in ("progress-law", "exact-flow")]
-    )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
-    return target
-
-
-def _figures(directory: Path) -> list[dict[str, Any]]:
-    if not directory.is_dir():
-        raise BadInput(
-            "directory", str(directory), "a directory that exists; `unstuck reproduce all --out DIR` makes one"
-        )
+def figures_of(directory: Path) -> list[dict[str, Any]]:
+    """What `unstuck reproduce` left in a directory, in the order of the catalogue."""
     found = []
     for path in sorted(directory.glob("*.json")):
         picture = path.with_suffix(".png")
@@ -57,14 +39,24 @@ def _figures(directory: Path) -> list[dict[str, Any]]:
         if wrong:
             warnings.warn(f"{path} is passed over: {wrong}", UserWarning, stacklevel=2)
             continue
-        image = base64.b64encode(picture.read_bytes()).decode()
-        found.append({**result, "image": f"data:image/png;base64,{image}"})
-    if not found:
-        raise BadInput(
-            "directory", str(directory), "one that holds figures; `unstuck reproduce all --out DIR` makes them"
-        )
+        try:
+            found.append({**result, "image": _image(picture)})
+        except OSError as e:
+            warnings.warn(f"{picture} is passed over: {e}", UserWarning, stacklevel=2)
     order = {name: i for i, name in enumerate(entries())}
     return sorted(found, key=lambda f: order.get(f["figure"], len(order)))
+
+
+def _image(picture: Path) -> str:
+    """The picture as a data URL, no wider than a page."""
+    with Image.open(picture, formats=["PNG"]) as image:
+        if image.width > WIDTH:
+            image = image.convert("RGB").resize(
+                (WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS
+            )
+        out = io.BytesIO()
+        image.convert("RGB").quantize(COLOURS).save(out, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _wrong(result: Any) -> str:
@@ -79,9 +71,3 @@ def _wrong(result: Any) -> str:
     if not result["provenance"].keys() >= _PROVENANCE or not isinstance(result["provenance"]["machine"], dict):
         return "its provenance is incomplete"
     return ""
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,178 @@
+"""What a report shows of a run store: a table, thinned curves, a law with its residuals, attention over training."""
+
+import base64
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unstuck.errors import BadInput
+from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.runs.store import RunDirectory, Store
+from unstuck.spec.run import TrainSpec
+
+POINTS = 60_000  # of all curves together
+LEAST = 8  # points of a curve, however many runs there are
+MOST = 200
+ATTENTION = 3_000_000  # bytes of attention maps
+MEASURES = {
+    "test_loss": "test loss",
+    "test_accuracy": "test accuracy",
+    "train_loss": "training loss",
+    "excess_loss": "loss above that of the truth",
+    "specialisation": "specialisation index",
+    "best_attention": "best head's attention to the relevant tokens",
+}
+SIZES = ("d", "T", "tokens", "pairs", "B", "p")
+MANY, ENOUGH = 12, 6  # sets of runs tried for laws, and emerged runs a law needs
+RESULTS = ("status", "plateau_steps", "steps", "seconds")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Everything as plain values, ready for JSON."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    curves: dict[str, dict[str, list[float | None]]]
+    thinned: str  # what was left out, in a sentence; empty if nothing
+    attention: list[dict[str, Any]]
+    laws: list[dict[str, Any]]
+
+
+def runs_of(store: Path, formula: str | None = None) -> Runs | None:
+    """The runs of a store, or None where it has none. With a formula that cannot be fitted, bad input; without one, a
+    law of the sizes that vary for each set of runs that has enough of them."""
+    where = Store(store)
+    table = where.table() if store.is_dir() else pd.DataFrame()
+    if table.empty:
+        return None
+    names = _columns(table)
+    shown = table[names].astype(object).where(table[names].notna(), None)
+    points = max(LEAST, min(MOST, POINTS // len(table)))
+    curves, left_out = {}, 0
+    for run_id in table["run_id"]:
+        curve = where.run(str(run_id)).curve()
+        if curve is None or "step" not in curve or curve.empty:
+            continue
+        left_out += max(0, len(curve) - points)
+        curves[str(run_id)] = _thin(_measured(curve), points)
+    thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
+    attention = _attention([where.run(str(run_id)) for run_id in table["run_id"]])
+    rows = [[_plain(v) for v in row] for row in shown.itertuples(index=False)]
+    return Runs(names, rows, curves, thinned, attention, _laws(table, formula))
+
+
+def _columns(table: pd.DataFrame) -> list[str]:
+    """The run's id, what differs between runs, and what came of them."""
+    simple = [c for c in table if not table[c].map(lambda v: isinstance(v, (list, dict))).any()]
+    varied = [c for c in simple if c not in RESULTS and len(set(map(str, table[c]))) > 1]
+    kept = [c for c in varied if c != "run_id" and not str(c).startswith("crossing_")]
+    return ["run_id", *kept, *(c for c in RESULTS if c in table)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def _measured(curve: pd.DataFrame) -> pd.DataFrame:
+    heads = [c for c in curve if c.startswith("attn_")]
+    if heads:
+        curve = curve.assign(best_attention=curve[heads].max(axis=1))
+    return curve[["step", *(m for m in MEASURES if m in curve)]]
+
+
+def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
+    """As many rows, first and last among them, evenly in the rows that there are."""
+    if len(curve) > points:
+        curve = curve.iloc[np.unique(np.linspace(0, len(curve) - 1, points).round().astype(int))]
+    return {str(c): [_plain(float(v)) for v in curve[c]] for c in curve}
+
+
+def _attention(directories: list[RunDirectory]) -> list[dict[str, Any]]:
+    """Maps of the runs that kept them, as bytes from 0 to 255, until there is enough."""
+    out, spent = [], 0
+    for directory in directories:
+        maps = directory.maps()
+        if maps is None or maps.empty:
+            continue
+        size = int(max(maps["row"].max(), maps["column"].max())) + 1
+        steps = sorted(int(s) for s in maps["step"].unique())
+        heads = sorted({(int(a), int(b)) for a, b in zip(maps["layer"], maps["head"], strict=True)})
+        spent += len(steps) * len(heads) * size * size
+        if spent > ATTENTION:
+            break
+        values = np.zeros((len(steps), len(heads), size, size), dtype=np.uint8)
+        at = {step: i for i, step in enumerate(steps)}
+        place = {head: i for i, head in enumerate(heads)}
+        which = [place[int(a), int(b)] for a, b in zip(maps["layer"], maps["head"], strict=True)]
+        weight = np.clip(maps["weight"].to_numpy(dtype=float), 0, 1)
+        values[maps["step"].map(at), which, maps["row"], maps["column"]] = np.round(255 * weight)
+        labels = [f"layer {layer + 1}, head {head + 1}" for layer, head in heads]
+        data = base64.b64encode(values.tobytes()).decode()
+        out.append({"run_id": directory.path.name, "steps": steps, "heads": labels, "size": size, "data": data})
+    return out
+
+
+def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
+    """A law for every set of runs that differ in size and seed only, the largest sets first; with a formula, one law of
+    all runs."""
+    if formula is not None:
+        try:
+            return [_law(table, formula, "all runs")]
+        except ValueError as e:
+            raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
+    budget = {f.name for f in dataclasses.fields(TrainSpec)} - {"batch", "threads", "device"}
+    free = {"run_id", "seed", "threshold", *SIZES, *RESULTS, *budget}
+    alike = [c for c in table if c not in free and not str(c).startswith("crossing_")]
+    keys = pd.Series([" ".join(map(str, row)) for row in table[alike].itertuples(index=False)], index=table.index)
+    found = []
+    for key in keys.value_counts().index[:MANY]:
+        part = table[keys == key]
+        chosen = _formula(part)
+        if chosen is None or (part["status"] == "emerged").sum() < ENOUGH:
+            continue
+        name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
+        try:
+            found.append(_law(part, chosen, name))
+        except ValueError:
+            continue
+    return found
+
+
+def _law(table: pd.DataFrame, formula: str, name: str) -> dict[str, Any]:
+    law = fit_power_law(table, formula)
+    emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]
+    return {
+        "name": name,
+        "formula": formula,
+        "text": str(law),
+        "terms": _terms(law),
+        "r2": law.r2,
+        "n": law.n,
+        "censored": law.censored,
+        "run_id": [str(x) for x in emerged["run_id"]],
+        "measured": [_plain(float(x)) for x in emerged["plateau_steps"]],
+        "said": [_plain(float(x)) for x in law.predict(emerged)],
+    }
+
+
+def _terms(law: PowerLaw) -> list[list[Any]]:
+    return [[term, x, *law.intervals[term]] for term, x in law.exponents.items()]
+
+
+def _formula(table: pd.DataFrame) -> str | None:
+    """A law of the sizes that vary: T/B where both are there."""
+    sizes = [c for c in SIZES if c != "p" and c in table and table[c].notna().all()]
+    varied = [c for c in sizes if len(table.drop_duplicates(c)) > 1]
+    if "T" in varied and "B" in varied:
+        varied = [c for c in varied if c not in ("T", "B")] + ["T/B"]
+    return " + ".join(varied) or None

@@ -1,14 +1,20 @@
 """The report: one file, no network, what run files say is text."""
 
+import base64
 import json
 import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from unstuck.cli import main
 from unstuck.errors import BadInput
-from unstuck.report.figures import write_report
+from unstuck.report.page import write_report
+from unstuck.report.runs import LEAST, POINTS, runs_of
+from unstuck.runs.store import RunDirectory
+from unstuck.spec import load_spec
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +31,7 @@ def test_the_report_needs_nothing_but_itself(figures, capsys):
     html = (figures / "report.html").read_text()
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:image/png|#)""", html)
     assert "url(" not in html
-    assert "<script" not in html
+    assert "<script" not in html  # figures alone need none
     assert html.count("data:image/png;base64,") == 2
     for claim in json.loads((figures / "fig1b.json").read_text())["claims"]:
         assert claim["verdict"] in html
@@ -62,3 +68,92 @@ def test_damaged_and_foreign_files_are_passed_over(figures, tmp_path):
 def test_an_empty_directory_says_what_to_do(tmp_path):
     with pytest.raises(BadInput, match="unstuck reproduce all"):
         write_report(tmp_path, tmp_path / "r.html")
+    with pytest.raises(BadInput, match="that exists"):
+        write_report(tmp_path / "none", tmp_path / "r.html")
+
+
+def a_store(path, runs, rows=30, name="single_location"):
+    """Made-up runs that obey 3 d T^0.5, of which one in ten did not emerge."""
+    for i in range(runs):
+        d, T = 2 ** (i % 4 + 2), 2 ** (i // 4 % 3 + 3)
+        spec = load_spec("regression", [f"task.d={d}", f"task.T={T}", f"seed={i}"])
+        directory = RunDirectory(path / f"{i:016x}")
+        directory.path.mkdir(parents=True)
+        plain = spec.as_dict()
+        plain["task"]["name"] = name
+        directory._write("spec.yaml", json.dumps(plain).encode())
+        plateau = 3.0 * d * T**0.5
+        emerged = i % 10 < 9
+        result = {
+            "status": "emerged" if emerged else "censored",
+            "threshold": 0.1,
+            "plateau_steps": plateau if emerged else None,
+            "crossings": {"0.1": plateau} if emerged else {},
+            "steps": int(plateau if emerged else plateau / 2),
+            "seconds": 1.0,
+            "final": {"test_loss": 0.1},
+        }
+        directory.write_status({"state": "finished", "step": result["steps"], "result": result})
+        step = np.linspace(0, plateau, rows)
+        loss = 0.5 / (1 + np.exp((step / plateau - 0.9) * 40)) + 0.01
+        attention = np.exp(np.linspace(-3, 0, rows))
+        directory.write_curve(pd.DataFrame({"step": step, "test_loss": loss, "attn_0_0": attention}))
+    return path
+
+
+def the_data(html):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+
+
+def test_a_store_is_shown_with_its_law(tmp_path):
+    store = a_store(tmp_path / "runs", 40)
+    html = write_report(store, tmp_path / "r.html").read_text()
+    data = the_data(html)
+    assert len(data["rows"]) == 40
+    assert {"run_id", "d", "T", "seed", "status", "plateau_steps"} <= set(data["columns"])
+    assert len(data["curves"]) == 40
+    (law,) = data["laws"]
+    assert law["formula"] == "d + T"
+    assert [round(x[1], 3) for x in law["terms"]] == [1.0, 0.5]
+    assert (law["n"], law["censored"]) == (36, 4)
+    assert law["measured"] == pytest.approx(law["said"], rel=1e-3)
+    assert not re.search(r"""<(script|link|img|iframe)[^>]+(src|href)\s*=\s*["'](?!data:)""", html)
+    (law,) = the_data(write_report(store, tmp_path / "r.html", "d*T").read_text())["laws"]
+    assert law["formula"] == "d*T"
+    with pytest.raises(BadInput, match="formula"):
+        write_report(store, tmp_path / "r.html", "nothing")
+
+
+def test_curves_are_thinned_and_it_says_so(tmp_path):
+    few = runs_of(a_store(tmp_path / "few", 3, rows=150))
+    assert few.thinned == ""
+    assert len(few.curves["0" * 16]["step"]) == 150
+    many = runs_of(a_store(tmp_path / "many", 30, rows=1000))
+    shown = len(many.curves["0" * 16]["step"])
+    assert shown < 1000
+    assert f"thinned to {shown} points" in many.thinned
+    assert many.curves["0" * 16]["step"][0] == 0
+    assert many.curves["0" * 16]["step"][-1] == pytest.approx(3.0 * 4 * 8**0.5, rel=1e-3)  # first and last are kept
+    assert 5000 * LEAST <= POINTS
+
+
+def test_names_in_run_files_cannot_leave_the_data(tmp_path):
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    html = write_report(a_store(tmp_path / "runs", 8, name=evil), tmp_path / "r.html").read_text()
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html
+    assert any(evil in law["name"] for law in the_data(html)["laws"])
+
+
+def test_attention_is_kept_as_bytes(tmp_path):
+    store = a_store(tmp_path / "runs", 2)
+    directory = RunDirectory(store / ("0" * 16))
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 5))  # heads, rows, columns
+    head, row, column = (x.ravel() for x in np.indices(weights.shape))
+    table = pd.DataFrame({"layer": 0, "head": head, "row": row, "column": column, "weight": weights.ravel()})
+    for step in (0, 60):
+        directory.write_maps(table.assign(step=step))
+    (found,) = runs_of(store).attention
+    assert (found["steps"], found["size"], len(found["heads"])) == ([0, 60], 5, 2)
+    values = np.frombuffer(base64.b64decode(found["data"]), dtype=np.uint8).reshape(2, 2, 5, 5)
+    assert values[1] / 255 == pytest.approx(weights, abs=0.003)

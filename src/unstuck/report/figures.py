@@ -49,13 +49,12 @@ def figures_of(directory: Path) -> list[dict[str, Any]]:
 
 def _image(picture: Path) -> str:
     """The picture as a data URL, no wider than a page."""
-    with Image.open(picture, formats=["PNG"]) as image:
+    with Image.open(picture, formats=["PNG"]) as opened:
+        image: Image.Image = opened.convert("RGB")
         if image.width > WIDTH:
-            image = image.convert("RGB").resize(
-                (WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS
-            )
+            image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
         out = io.BytesIO()
-        image.convert("RGB").quantize(COLOURS).save(out, "PNG", optimize=True)
+        image.quantize(COLOURS).save(out, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 

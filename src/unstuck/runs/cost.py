@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from unstuck.models.minimal import Minimal
+from unstuck.models.post_norm import PostNorm
 from unstuck.models.transformer import Transformer
 from unstuck.spec import RunSpec
+from unstuck.tasks.markov import Markov
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.theory import blow_up_time
@@ -49,6 +52,12 @@ def _plateau(spec: RunSpec) -> int:
 def _multiplications(spec: RunSpec) -> int:
     """Multiply-adds of one sequence's forward pass; the last block counts at the read-out only."""
     m, T = spec.model, spec.task.T if hasattr(spec.task, "T") else 64
+    if isinstance(m, Minimal) and isinstance(spec.task, Markov):
+        tables = 5 if m.layers == 1 else 40  # looking up and moving take longer than multiplying
+        return tables * m.heads * spec.task.scored * T * spec.task.d
+    if isinstance(m, PostNorm) and isinstance(spec.task, Markov):
+        rows = spec.task.scored + (m.layers - 1) * T
+        return m.width * (2 * T * m.layers * m.width + rows * (2 * m.width + 2 * m.mlp + 2 * T))
     if not isinstance(m, Transformer):
         return 10**6
     token = 4 * m.width * m.heads * m.qk + (2 * m.mlp_factor * m.width**2 if m.mlp else 0)

@@ -61,7 +61,7 @@ def full_runs(profile: Profile, changes: Mapping[str, Any] | None = None, **list
         fixed = {**QUICK, **small, "train.maps": [0, 60, 200], **(changes or {})}
         return grid("markov-full", 3, [0], {**fixed, "train.max_steps": 200}, **lists)
     fixed = {"train.max_steps": 1000, "train.maps": [0, 60, 300, 1000], **(changes or {})}
-    return grid("markov-full", 3, [0], fixed, **lists)
+    return grid("markov-full", 3 if changes or lists else 2, [0], fixed, **lists)
 
 
 def compared(runs: Sequence[TieredRun], contexts: Sequence[int], like: TieredRun | None = None) -> list[TieredRun]:

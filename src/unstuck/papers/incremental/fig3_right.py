@@ -16,7 +16,7 @@ from unstuck.papers.style import panels
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    return compared(full_runs(profile), contexts(profile))
+    return compared([run._replace(tier=3) for run in full_runs(profile)], contexts(profile))
 
 
 def contexts(profile: Profile) -> list[int]:

@@ -35,10 +35,11 @@ def draw_heads(table: pd.DataFrame, formula: str) -> Figure:
     law = fit_or_none(table, formula)
     picture, axes = panels(2, width=4.4, height=3.9)
     sizes = table[(table["d"] == table["d"].max()) & (table["T"] == table["T"].max())]
-    for ax, x, by, corner in ((axes[0], "heads", "layers", "lower right"), (axes[1], "layers", "heads", "upper right")):
+    for ax, x, by in ((axes[0], "heads", "layers"), (axes[1], "layers", "heads")):
         plot_plateaus(ax, sizes, x=x, by=by, law=law, xlabel=x, label=by)
         ax.set_ylim(top=ax.get_ylim()[1] * 2)
-        ax.legend(loc=corner, fontsize=7.5, ncols=1 if by == "layers" else 2)
+    axes[0].legend(loc="lower right", fontsize=7.5)
+    axes[1].legend(loc="upper right", fontsize=7.5, ncols=2)
     axes[0].set_title(f"T = {sizes['T'].iloc[0]}, d = {sizes['d'].iloc[0]}")
     note(
         axes[0], f"ours:  {law_text(law, NAMES)}\npaper: 1.03 $d^{{1.27}} T^{{0.70}} L^{{0.06}} H^{{0.16}}$, R² = 0.995"

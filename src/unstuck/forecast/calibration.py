@@ -5,6 +5,7 @@ than the toy model once attention has moved. So the logarithm of plateau over st
 the signal, fitted to finished runs (isotonic regression), together with how far runs lie from it.
 """
 
+import itertools
 import json
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -48,7 +49,7 @@ def calibrate(signal: str, values: ArrayLike, ahead: ArrayLike, run: ArrayLike) 
     knots = np.unique(np.quantile(x, np.linspace(0, 1, KNOTS)))
     edges = np.concatenate([[-np.inf], (knots[1:] + knots[:-1]) / 2, [np.inf]])
     spread = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         near = (x >= low) & (x < high)
         spread.append(NORMAL_MAD * float(np.median(np.abs(y - smooth)[near])) if near.any() else np.nan)
     filled = np.interp(knots, knots[np.isfinite(spread)], np.array(spread)[np.isfinite(spread)])

@@ -38,7 +38,7 @@ def draw_heads(table: pd.DataFrame, formula: str) -> Figure:
     for ax, x, by in ((axes[0], "heads", "layers"), (axes[1], "layers", "heads")):
         plot_plateaus(ax, sizes, x=x, by=by, law=law, xlabel=x, label=by)
         ax.set_ylim(top=ax.get_ylim()[1] * 2)
-    axes[0].legend(loc="lower right", fontsize=7.5)
+    axes[0].legend(loc="upper right", fontsize=7.5)
     axes[1].legend(loc="upper right", fontsize=7.5, ncols=2)
     axes[0].set_title(f"T = {sizes['T'].iloc[0]}, d = {sizes['d'].iloc[0]}")
     note(

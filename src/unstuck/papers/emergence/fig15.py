@@ -37,9 +37,10 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.3, height=3.8)
+    top = max(3e5, 4 * table["plateau_steps"].max())
     for ax, (name, (lr, constant, paper)) in zip(axes, OPTIMISERS.items(), strict=True):
         title = f"{'SGD' if name == 'sgd' else 'Adam'}, learning rate {lr:g}"
-        law_panel(ax, table[table["optim"] == name], title, (constant, paper), (30, 1e6))
+        law_panel(ax, table[table["optim"] == name], title, (constant, paper), (50, top))
     return picture
 
 
@@ -54,7 +55,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         geometric = float(np.exp(np.log(ratio).mean()))
         text = f"{geometric:.0f} times (from {ratio.min():.0f} to {ratio.max():.0f})"
         claims.append(
-            Claim("SGD over Adam", text, "almost two orders of magnitude on hard tasks", bool(ratio.max() > 30))
+            Claim("SGD over Adam", text, "almost two orders of magnitude on hard tasks", None, "ours are not hard")
         )
     sgd, adam = laws["sgd"], laws["adam"]
     if sgd is not None and adam is not None:

@@ -38,7 +38,7 @@ def runs(store: Store) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
         curve = directory.curve()
         if not result or result["status"] != "emerged" or curve is None:
             continue
-        spec = directory.spec()
+        spec = directory.spec() or {}
         task, model = spec["task"], spec["model"]
         if task["name"] not in ("single_location", "recall") or "layers" not in model:
             continue
@@ -68,14 +68,15 @@ def moments(curve: pd.DataFrame, plateau: float) -> Iterator[tuple[float, pd.Dat
 
 def calibrations(tuning: list[tuple[dict[str, Any], pd.DataFrame]]) -> dict[str, Calibration]:
     out = {}
+    middle = float(np.median([run["plateau"] for run, _ in tuning]))
     for name, (_, signal) in SIGNALS.items():
         values, ahead, names = [], [], []
         for run, curve in tuning:
             for step, part in moments(curve, run["plateau"]):
                 values.append(signal(part)[-1])
                 ahead.append(math.log(run["plateau"] / step))
-                names.append(run["run_id"])
-        out[name] = calibrate(name, values, ahead, names)
+                names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
+        out[name] = calibrate(name, values, ahead, names, len(tuning))
     return out
 
 
@@ -91,8 +92,17 @@ def by_loss(part: pd.DataFrame, threshold: float, column: str) -> float:
     return float(min((threshold - offset) / slope, 1e3 * now))
 
 
+def extrapolation_error(table: pd.DataFrame) -> float:
+    """How far off a law is at sizes beyond its own, in logarithms: fitted on the small half of the tuning runs, tested
+    on the large half."""
+    size = fit_power_law(table, "d + T/B").predict(table)
+    small = size <= np.median(size)
+    said = fit_power_law(table[small], "d + T/B", offset="fit").predict(table[~small])
+    return float(np.sqrt(np.mean(np.log(said / table.loc[~small, "plateau_steps"]) ** 2)))
+
+
 def forecasts(
-    chosen: list[tuple[dict[str, Any], pd.DataFrame]], known: dict[str, Calibration], law: Any
+    chosen: list[tuple[dict[str, Any], pd.DataFrame]], known: dict[str, Calibration], law: Any, beyond: float
 ) -> pd.DataFrame:
     rows = []
     for run, curve in chosen:
@@ -100,7 +110,8 @@ def forecasts(
         prior = None
         if regression and law is not None and all(run[k] == v for k, v in STANDARD.items()):
             found = law.predict_interval({"d": run["d"], "T": run["T"], "B": run["B"]}, level=0.6827).iloc[0]
-            prior = (float(found["plateau"]), float(np.log(found["high"] / found["low"]) / 2))
+            spread = float(np.log(found["high"] / found["low"]) / 2)
+            prior = (float(found["plateau"]), max(spread, beyond) if found["beyond"] else spread)
         threshold, column = (0.1, "test_loss") if regression else (0.5, "test_accuracy")
         for step, part in moments(curve, run["plateau"]):
             base = {k: run.get(k) for k in ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers")}
@@ -151,9 +162,11 @@ def _pinball(part: pd.DataFrame, q: float) -> float:
 def main() -> int:
     found = list(runs(Store(RESULTS / "store")))
     regression = [(run, curve) for run, curve in found if run["name"] == "single_location" and run["optim"] == "adam"]
-    tuning = [pair for pair in regression if not held_out(pair[0])]
+    tuning = [pair for pair in regression if not held_out(pair[0]) and pair[0]["layers"] > 1]
     standard = pd.DataFrame([run for run, _ in tuning if all(run[k] == v for k, v in STANDARD.items())])
-    law = fit_power_law(standard.assign(plateau_steps=standard["plateau"], status="emerged"), "d + T/B")
+    standard = standard.assign(plateau_steps=standard["plateau"], status="emerged")
+    law = fit_power_law(standard, "d + T/B", offset="fit")
+    beyond = extrapolation_error(standard)
     known = calibrations(tuning)
     text = {"written by": "tools/forecast.py", "calibrations": [c.as_dict() for c in known.values()]}
     CALIBRATION.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
@@ -164,10 +177,10 @@ def main() -> int:
     tables, summaries = [], {}
     for name, chosen in sets.items():
         if chosen:
-            table = forecasts(chosen, known, law)
+            table = forecasts(chosen, known, law, beyond)
             tables.append(table.assign(set=name))
             summaries[name] = scores(table)
-            print(f"{name}: {len(chosen)} runs (tuned on {len(tuning)} regression runs, law {law})")
+            print(f"{name}: {len(chosen)} runs (tuned on {len(tuning)}; {law}; {beyond:.0%} off beyond its sizes)")
             print(summaries[name].round(3).to_string(index=False))
     pd.concat(tables).to_csv(RESULTS / "forecast.csv", index=False, float_format="%.6g")
     summary = {name: table.to_dict("records") for name, table in summaries.items()}

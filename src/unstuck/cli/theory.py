@@ -108,6 +108,10 @@ def fit(
             "--threshold", metavar="NUMBER", help="Fit the crossing of this threshold, if the runs recorded it."
         ),
     ] = None,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", metavar="NUMBER|fit", help="Steps before the law begins; fit takes the most likely."),
+    ] = "0",
     predict: Annotated[
         list[str] | None,
         typer.Option(
@@ -144,14 +148,14 @@ def fit(
     from unstuck.laws.tables import at_threshold
     from unstuck.laws.tables import where as where_rows
 
-    with named_options({"level", "where", "threshold"}), warnings_as_sentences():
+    with named_options({"level", "where", "threshold", "offset"}), warnings_as_sentences():
         table = where_rows(read_table(source), where or [])
         if threshold is not None:
             table = at_threshold(table, threshold)
         elif "threshold" in table and table["threshold"].nunique() > 1:
             several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
             raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
-        law = fit_power_law(table, formula, level=level)
+        law = fit_power_law(table, formula, level=level, offset="fit" if offset == "fit" else real(offset))
         asked = [_sizes(words) for words in _joined(predict or [], more or [])]
         predictions = [{**sizes, **law.predict_interval(sizes).iloc[0].to_dict()} for sizes in asked]
         ranking = compare_laws(table, [formula, *compare]) if compare else None

@@ -26,6 +26,7 @@ from .signals import SIGNALS, available
 QUIET = 0.02  # of a signal: below that it is what chance does to a few heads
 RECEDES = 0.6  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
 LOOK_BACK = 1.6  # by which factor of steps
+TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,11 @@ class Forecaster:
 
 def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:
     """Median and interval of a step from normal opinions on its logarithm, cut off below `now`."""
-    weights = np.array([1 / spread**2 for _, spread in opinions])
-    mean = float(np.dot(weights, [m for m, _ in opinions]) / weights.sum())
-    spread = float(weights.sum() ** -0.5)
+    spreads = np.array([spread for _, spread in opinions])
+    weights = spreads**-2 / np.sum(spreads**-2)
+    mean = float(np.dot(weights, [m for m, _ in opinions]))
+    parts = weights * spreads
+    spread = math.sqrt((1 - TOGETHER) * np.sum(parts**2) + TOGETHER * np.sum(parts) ** 2)
     past = stats.norm.cdf(now, mean, spread)
     if past > 1 - 1e-9:  # overdue by all opinions
         mean, past = now, 0.5

@@ -11,11 +11,12 @@ sizes.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import optimize
 
 from unstuck.errors import BadInput
 from unstuck.theory.setting import real
@@ -44,13 +45,14 @@ class PowerLaw:
     terms: list[Term] = field(repr=False)
     data: Data = field(repr=False)  # all runs that were used, as logarithms from their means
     centre: Array = field(repr=False)  # those means
+    offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
 
     def predict(self, table: Any) -> Array:
         """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
         logs = np.log(self.constant)
         for term in self.terms:
             logs = logs + self.exponents[term.text] * np.log(term.evaluate(_columns(table)))
-        return np.asarray(np.exp(logs), dtype=float)
+        return np.asarray(np.exp(logs) + self.offset, dtype=float)
 
     @cached_property
     def likely(self) -> Fit:
@@ -59,12 +61,14 @@ class PowerLaw:
 
     @property
     def log_likelihood(self) -> float:
-        return self.likely.log_likelihood
+        """Of the logarithms of the plateaus, so that laws with and without an offset can be compared."""
+        steps = np.exp(self.data.y[~self.data.censored])
+        return self.likely.log_likelihood + float(np.sum(np.log1p(self.offset / steps)))
 
     @property
     def aic(self) -> float:
         """Akaike's criterion; laws over the same runs can be compared by it, less is better."""
-        return 2 * (len(self.terms) + 2 + self.data.repeated) - 2 * self.log_likelihood
+        return 2 * (len(self.terms) + 2 + self.data.repeated + (self.offset > 0)) - 2 * self.log_likelihood
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
         """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
@@ -73,7 +77,7 @@ class PowerLaw:
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(_columns(table)))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
-        plateau, low, high = (np.exp(x) for x in self.likely.predicted(rows, level))
+        plateau, low, high = (np.exp(x) + self.offset for x in self.likely.predicted(rows, level))
         seen = self.data.X[:, 1:]
         outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
         beyond = [" ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
@@ -81,7 +85,8 @@ class PowerLaw:
 
     def __str__(self) -> str:
         factors = " ".join(f"({text})^{x:.3g}" for text, x in self.exponents.items())
-        return f"plateau = {self.constant:.3g} {factors}"
+        before = f"{self.offset:.3g} + " if self.offset else ""
+        return f"plateau = {before}{self.constant:.3g} {factors}"
 
     def summary(self) -> pd.DataFrame:
         """A table to paste: one row for the constant and each exponent, with its interval."""
@@ -100,16 +105,27 @@ class PowerLaw:
             "n": self.n,
             "censored": self.censored,
             "used": self.used,
+            "offset": self.offset,
         }
 
 
-def fit_power_law(table: Any, formula: str, *, level: float = 0.95, sizes: Sequence[str] = ()) -> PowerLaw:
+def fit_power_law(
+    table: Any,
+    formula: str,
+    *,
+    level: float = 0.95,
+    sizes: Sequence[str] = (),
+    offset: float | Literal["fit"] = 0.0,
+) -> PowerLaw:
     """Fit `formula` to the runs of a table (or mapping of columns) with `plateau_steps`.
 
     A `status` column, where there is one, says which runs emerged and which were censored; without it, those
     with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
     counted. A column `steps` says by which step a censored run had not emerged; without it, it is left out. Runs are of
     one size if they agree in the columns that the formula names, and in `sizes`.
+
+    With an `offset` the law is that of the steps after it: plateau = offset + constant * ...; "fit" takes the most
+    likely one. Every run has some steps before the law begins; where plateaus are short, they bend it.
 
     Examples:
         >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
@@ -124,6 +140,15 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95, sizes: Seque
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = pd.DataFrame(table)
     emerged = _emerged(table)
+    if offset == "fit":
+        offset = _likely_offset(table, formula, float(table.loc[emerged, "plateau_steps"].min()), sizes)
+    offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
+    if offset:
+        table = table.assign(plateau_steps=table["plateau_steps"] - offset)
+        if "steps" in table:
+            table = table.assign(steps=table["steps"] - offset)
+        if (table.loc[emerged, "plateau_steps"] <= 0).any():
+            raise BadInput("offset", offset, "below the shortest plateau")
     runs = table[emerged]
     plateaus = pd.to_numeric(runs["plateau_steps"], errors="coerce").to_numpy(dtype=float)
     if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
@@ -152,7 +177,7 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95, sizes: Seque
     )
     names = [t.text for t in terms]
     found = {"formula": formula, "n": len(runs), "censored": int(late.sum()), "used": len(ended), "level": level}
-    found |= {"terms": terms, "data": data, "centre": centre}
+    found |= {"terms": terms, "data": data, "centre": centre, "offset": offset}
     if len(ended):
         return _from_all(names, found, data, centre, level)
     return _from_emerged(names, found, np.log(plateaus), logs, cell.ravel(), level)
@@ -203,6 +228,16 @@ def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array
     )
     vars(law)["likely"] = likely
     return law
+
+
+def _likely_offset(table: pd.DataFrame, formula: str, shortest: float, sizes: Sequence[str]) -> float:
+    """The offset under which the plateaus are most likely, below the shortest of them."""
+
+    def loss(offset: float) -> float:
+        return -fit_power_law(table, formula, sizes=sizes, offset=offset).log_likelihood
+
+    best = optimize.minimize_scalar(loss, bounds=(0.0, 0.9 * shortest), method="bounded", options={"xatol": 0.5})
+    return float(best.x) if best.fun < loss(0.0) else 0.0
 
 
 def compare_laws(table: Any, formulas: Sequence[str]) -> pd.DataFrame:

@@ -48,6 +48,8 @@ _ENTRIES = [
     Entry("fig11", "Transformer: loss curves", _LAB),
     Entry("fig12", "Transformer: loss curves with p, repeated and clean test data", _LAB),
     Entry("fig13", "Transformer: layers and heads", _LAB),
+    Entry("fit-censored", "laws from runs of which some did not emerge", "simulated sweeps", ours=True),
+    Entry("fit-halves", "a law of small sizes, tested on large ones", _LAB, ours=True),
     Entry("fig13-split", "Transformer: heads that share the width", _LAB, ours=True),
     Entry("fig14", "Transformer: position and relevance feature", _LAB),
     Entry("fig15", "Transformer: SGD against Adam", _LAB),

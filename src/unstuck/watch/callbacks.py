@@ -9,7 +9,7 @@ def trainer_callback(watch: Watch) -> Any:
     """For the Hugging Face Trainer: `Trainer(..., callbacks=[trainer_callback(watch)])`."""
     from transformers import TrainerCallback
 
-    class WatchCallback(TrainerCallback):
+    class WatchCallback(TrainerCallback):  # type: ignore[misc]
         """Looks after every so many optimiser steps, and takes the loss the Trainer logged last."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -23,7 +23,7 @@ def lightning_callback(watch: Watch) -> Any:
     """For Lightning: `Trainer(..., callbacks=[lightning_callback(watch)])`."""
     from lightning.pytorch.callbacks import Callback
 
-    class WatchCallback(Callback):
+    class WatchCallback(Callback):  # type: ignore[misc]
         """Looks after every so many batches, and takes what was logged by name."""
 
         def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:

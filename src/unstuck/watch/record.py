@@ -31,7 +31,7 @@ class _Recorder(TorchFunctionMode):
             self.maps.append(_weights(*args, **kwargs))
         elif func is F.multi_head_attention_forward:
             asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
-            weights = func(*args, **asked)[1]
+            weights: Any = func(*args, **asked)[1]
             self.maps.append(weights if weights.dim() == 4 else weights[None])
         out = func(*args, **kwargs)
         if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1]:

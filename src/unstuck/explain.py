@@ -184,7 +184,20 @@ def _line(run: Any) -> str:
     if "specialisation" in row:
         return f"{where}   {_ladder(row)}"
     rate = run.step / run.seconds if run.seconds else 0.0
-    return f"{where}{measure}{attention}   {rate:.1f} steps/s"
+    return f"{where}{measure}{attention}   {rate:.1f} steps/s{_expected(run)}"
+
+
+def _expected(run: Any) -> str:
+    """What the forecaster says, in a second line, of a run that is still on its plateau."""
+    import pandas as pd
+
+    from unstuck.forecast import Forecaster
+    from unstuck.forecast.signals import available
+
+    curve = pd.DataFrame(run.rows)
+    if len(curve) < 3 or run.watch.crossings or not run.watch.thresholds or not available(curve):
+        return ""
+    return f"\n{Forecaster().of_curve(curve)}"
 
 
 def _ladder(row: dict[str, float]) -> str:
@@ -236,7 +249,7 @@ def explain_runs(table: Any, directory: Path) -> None:
     if table.empty:
         _console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
         return
-    varied = [c for c in table.columns if table[c].map(str).nunique() > 1 and not c.startswith("crossing_")]
+    varied = [c for c in table.columns if len(set(table[c].map(str))) > 1 and not c.startswith("crossing_")]
     fixed = [c for c in ("status", "plateau_steps", "steps", "seconds") if c in table.columns]
     columns = ["run_id", *(c for c in varied if c not in ("run_id", *fixed)), *fixed]
     view = _table(*columns)

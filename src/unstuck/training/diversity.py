@@ -134,7 +134,7 @@ class DiversitySchedule:
                 self.detector.values = list(value)
             elif name == "changes":
                 self.changes = [(int(step), float(level)) for step, level in value]
-            else:
+            elif name in vars(self):
                 setattr(self, name, value)
 
 

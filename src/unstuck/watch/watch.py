@@ -64,7 +64,7 @@ class Watch:
 
     def look(self, step: int, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
-        row = {"step": float(step), **{k: float(v) for k, v in measures.items()}}
+        row = {"step": float(step), **{k: _number(v) for k, v in measures.items()}}
         if self.probe is not None:
             maps = self.attention(self.model, self.probe)
             _checked(maps)
@@ -95,6 +95,10 @@ class Watch:
         path.mkdir(parents=True, exist_ok=True)
         self.curve.to_parquet(path / "curve.parquet")
         return path
+
+
+def _number(value: Any) -> float:
+    return float(value.detach() if isinstance(value, Tensor) else value)
 
 
 def _checked(maps: list[Tensor]) -> None:

@@ -1,0 +1,85 @@
+"""The diversity schedule, on learners whose losses are made up."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unstuck import DiversitySchedule
+from unstuck.errors import BadInput
+from unstuck.training.diversity import PlateauDetector
+
+
+def feed(detector, values):
+    for value in values:
+        detector.add(value)
+    return detector.stands
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plateau_is_told_from_a_fall_through_noise(seed):
+    rng = np.random.default_rng(seed)
+    noise = 0.05 * rng.standard_normal(400)
+    assert feed(PlateauDetector(), 0.5 + noise)
+    assert not feed(PlateauDetector(), np.linspace(1, 0.4, 400) + noise)
+    assert not feed(PlateauDetector(), 0.5 + noise[:50])  # too early to say
+
+
+class Learner:
+    """Stuck at a loss of 1 until it has seen `needs` steps, which repetition r makes 1 + 9 r times as fast; what it
+    knows at a repetition it knows at lower ones a little later."""
+
+    def __init__(self, needs, seed=0):
+        self.needs, self.seen, self.rng = needs, 0.0, np.random.default_rng(seed)
+
+    def step(self, repetition):
+        self.seen += 1 + 9 * repetition
+        left = 1 / (1 + math.exp((self.seen - self.needs * (1 + 0.3 * (1 - repetition))) / 50))
+        return max(0.0, left + 0.05 * self.rng.standard_normal())
+
+
+@pytest.mark.parametrize("needs", [3000, 10_000])
+def test_it_repeats_on_the_plateau_and_ends_with_diverse_data(needs):
+    learner, schedule, alone = Learner(needs), DiversitySchedule(most=0.9), Learner(needs)
+    steps = 0
+    while schedule.stage != "done":
+        schedule.step(learner.step(schedule.repetition))
+        steps += 1
+        assert steps < needs
+    levels = [level for _, level in schedule.changes]
+    assert levels[:2] == [0.0, 0.9]
+    assert levels[1:] == sorted(levels[1:], reverse=True)
+    assert levels[-1] == schedule.repetition == 0.0
+    unaided = next(i for i in range(2 * needs) if np.mean([alone.step(0.0) for _ in range(1)]) < 0.2)
+    assert steps < unaided / 2
+
+
+def test_a_learner_that_never_stops_falling_is_left_alone():
+    schedule = DiversitySchedule()
+    rng = np.random.default_rng(0)
+    for step in range(2000):
+        schedule.step(3 * math.exp(-step / 400) + 0.02 * rng.standard_normal())
+        assert schedule.repetition == 0.0 or step > 1500  # where it has arrived
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=300), st.integers(0, 299))
+@settings(max_examples=50, deadline=None)
+def test_state_goes_on_where_it_was_and_repetition_stays_in_bounds(losses, at):
+    whole, first = DiversitySchedule(most=0.7, patience=20), DiversitySchedule(most=0.7, patience=20)
+    for loss in losses:
+        assert 0 <= whole.step(loss) <= 0.7
+    for loss in losses[:at]:
+        first.step(loss)
+    second = DiversitySchedule(most=0.7, patience=20)
+    second.load_state_dict(first.state_dict())
+    for loss in losses[at:]:
+        second.step(loss)
+    assert (second.repetition, second.stage, second.changes) == (whole.repetition, whole.stage, whole.changes)
+
+
+def test_bad_settings_are_refused():
+    for options in ({"most": 0}, {"factor": 1}, {"mastered": 2}, {"patience": 1}):
+        with pytest.raises(BadInput):
+            DiversitySchedule(**options)

@@ -3,13 +3,18 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
-from unstuck.training.diversity import PlateauDetector
+from unstuck.spec import load_spec
+from unstuck.tasks.recall import Recall
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.training.diversity import PlateauDetector, repeating
+from unstuck.training.loop import Run
 
 
 def feed(detector, values):
@@ -83,3 +88,36 @@ def test_bad_settings_are_refused():
     for options in ({"most": 0}, {"factor": 1}, {"mastered": 2}, {"patience": 1}):
         with pytest.raises(BadInput):
             DiversitySchedule(**options)
+
+
+WORDS = ["task.T=16", "task.d=8", "schedule.name=adaptive", "schedule.patience=30", "train.max_steps=200"]
+
+
+def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit():
+    whole = Run(load_spec("regression", WORDS)).advance()
+    levels = whole.curve["repetition"].tolist()
+    assert levels[0] == 0
+    assert max(levels) == 0.9
+    first, count = Run(load_spec("regression", WORDS)), iter(range(10**6))
+    first.advance(stop=lambda: next(count) >= 70)
+    second = Run(load_spec("regression", WORDS), first.checkpoint()).advance()
+    pd.testing.assert_frame_equal(second.curve, whole.curve)
+
+
+def test_a_scheduled_run_is_another_run_and_bad_schedules_are_refused():
+    assert load_spec("regression", WORDS).run_id != load_spec("regression", WORDS[:2]).run_id
+    for words, says in (
+        (["schedule.name=adaptve"], "'none' or 'adaptive'"),
+        (["schedule.name=adaptive", "schedule.key=B", "schedule.most=100"], "schedule.most"),
+        (["schedule.nam=adaptive"], "name"),
+        (["schedule.name=adaptive", "schedule.most=2"], "p = 2"),
+    ):
+        with pytest.raises(BadInput) as e:
+            load_spec("regression", words)
+        assert says in str(e.value)
+
+
+def test_copies_are_whole_where_they_must_be():
+    assert repeating(SingleLocation(T=16, d=4), "B", 2.6).B == 4
+    assert repeating(Recall(tokens=16, pairs=4), "B", 1.5).B == 2.5
+    assert repeating(SingleLocation(T=16, d=4), "p", 0.3).p == 0.3

@@ -5,10 +5,13 @@ raises repetition only when the loss has stopped falling, and lowers it, by a fa
 has mastered what it is shown; where the loss settles again at a lower repetition, it waits there for the next fall.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
 
 from unstuck.errors import BadInput
 
@@ -136,6 +139,18 @@ class DiversitySchedule:
                 self.changes = [(int(step), float(level)) for step, level in value]
             elif name in vars(self):
                 setattr(self, name, value)
+
+
+def repeating(task: Any, key: str, repetition: float) -> Any:
+    """The task with `repetition` more of p or B than it has itself; whole where it must be."""
+    if not hasattr(task, key):
+        raise BadInput("schedule.key", key, f"a setting of the task, which has {', '.join(vars(task))}")
+    now = getattr(task, key)
+    value = now + (round(repetition) if isinstance(now, int) and not isinstance(now, bool) else repetition)
+    try:
+        return dataclasses.replace(task, **{key: value})
+    except (ValidationError, ValueError) as e:
+        raise BadInput("schedule.most", repetition, f"such that the task can have {key} = {value:g}") from e
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -100,13 +100,14 @@ class MinimalModule(ScoredModule):
         heads, _, out = V.shape
         words, places = V[:, None, : self.vocabulary], V[:, self.vocabulary :, None]
         if tokens.is_floating_point():
-            values = (tokens[:, None] @ V[:, : self.vocabulary] + V[:, self.vocabulary :]).flatten(1, 2)
+            values = tokens[:, None] @ V[:, : self.vocabulary] + V[:, self.vocabulary :]  # (n, heads, T, out)
         else:  # what a head says of a token at a place, to be looked up
             table = (words + places).view(-1, out)  # (heads T vocabulary, out)
             by_head = torch.arange(heads, device=tokens.device)[:, None] * (self.T * self.vocabulary)
-            values = F.embedding((by_head + _places(tokens, self.vocabulary)[:, None]).flatten(1), table)
-        # The sum over heads and positions in one product.
-        return weights.transpose(1, 2).flatten(2) @ values
+            values = F.embedding(by_head + _places(tokens, self.vocabulary)[:, None], table)
+        # One product a head, not one for all: so heads that are equal stay equal to the last bit.
+        said = [w @ v for w, v in zip(weights.unbind(1), values.unbind(1), strict=True)]
+        return torch.stack(said).sum(0)
 
 
 def _places(tokens: Tensor, vocabulary: int) -> Tensor:

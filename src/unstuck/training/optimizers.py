@@ -18,8 +18,8 @@ def optimizer_of(spec: RunSpec, model: nn.Module) -> torch.optim.Optimizer:
     o = spec.optim
     kind = OURS.get(o.name) or from_file("optim", Path(o.name), _is_optimizer, "torch.optim.Optimizer")
     more: dict[str, Any] = {"momentum": o.momentum} if o.momentum else {}
-    if o.name in ("adam", "adamw"):
-        more["fused"] = True
+    if o.name == "adam":
+        more["fused"] = True  # but not AdamW: its last elements round otherwise, and so part heads that are equal
     return kind(model.parameters(), lr=o.lr, weight_decay=o.weight_decay, **more)
 
 

@@ -153,6 +153,20 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def no_sign(known: dict[str, Calibration]) -> pd.DataFrame | None:
+    """What is said, at their end, of runs that cannot emerge (tools/hopeless.py)."""
+    file = RESULTS / "hopeless.csv"
+    if not file.exists():
+        return None
+    rows = []
+    for (kind, seed), curve in pd.read_csv(file).groupby(["kind", "seed"]):
+        signs = {
+            name: Forecaster(name, None, LEVEL, known).of_curve(curve.drop(columns=["kind", "seed"])) for name in known
+        }
+        rows.append({"kind": kind, "seed": seed, **{name: said.sign for name, said in signs.items()}})
+    return pd.DataFrame(rows)
+
+
 def _pinball(part: pd.DataFrame, q: float) -> float:
     column = {0.1: "low", 0.5: "said", 0.9: "high"}[q]
     missed = np.log(part["plateau"]) - np.log(part[column])
@@ -182,9 +196,13 @@ def main() -> int:
             summaries[name] = scores(table)
             print(f"{name}: {len(chosen)} runs (tuned on {len(tuning)}; {law}; {beyond:.0%} off beyond its sizes)")
             print(summaries[name].round(3).to_string(index=False))
+    hopeless = no_sign(known)
+    if hopeless is not None:
+        print(hopeless.to_string(index=False))
     pd.concat(tables).to_csv(RESULTS / "forecast.csv", index=False, float_format="%.6g")
     summary = {name: table.to_dict("records") for name, table in summaries.items()}
     about = {"tuning_runs": len(tuning), "law": str(law), "scores": summary, "provenance": provenance()}
+    about["hopeless"] = [] if hopeless is None else hopeless.to_dict("records")
     (RESULTS / "forecast.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -1,6 +1,6 @@
 """Ten runs that cannot emerge, to see whether the forecaster says so: curves into results/hopeless.csv.
 
-A learning rate of 0; targets that belong to another sequence; a relevance feature that is always off. At T = 32, d = 16,
+A learning rate of 0; targets of another sequence; a relevance feature that is always off. At T = 32, d = 16,
 where the real task emerges within some 500 steps, they are trained for 1,200.
 """
 

@@ -1,10 +1,8 @@
 """What the commands share: the application, readers of option values, progress bars, sentences on stderr."""
 
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,29 +93,6 @@ def warnings_as_sentences() -> Iterator[None]:
         yield
     for w in caught:
         say(f"warning: {w.message}")
-
-
-@contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turns Ctrl-C and a request to end into an answer to ask for, so that work can stop at a good place; the second
-    Ctrl-C stops at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from unstuck.errors import BadInput
 
-from .common import Json, app, interrupts, real, say, warnings_as_sentences, whole, work_bar
+from .common import Json, app, real, say, warnings_as_sentences, whole, work_bar
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
@@ -59,13 +60,14 @@ def train(
         return
     from unstuck.explain import explain_run, live
     from unstuck.runs.execute import execute
+    from unstuck.runs.interrupts import interrupts
     from unstuck.runs.memory import keep_freed_memory
     from unstuck.runs.store import Store
 
     keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
     try:
-        with warnings_as_sentences(), live(run) as show, interrupts() as interrupted:
+        with warnings_as_sentences(), live(run) as show, interrupts(signal.SIGINT, signal.SIGTERM) as interrupted:
 
             def on_row(run: Any) -> None:
                 for observer in (show, *trackers):

@@ -19,9 +19,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unstuck.tasks.task import Task
+from unstuck.tasks.task import Task, rows_of
 
-from .scored import ScoredModule, hidden_positions, rows_of, scored_positions
+from .scored import ScoredModule, hidden_positions, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unstuck.errors import Impossible
-from unstuck.tasks.task import Task
+from unstuck.tasks.task import Task, rows_of
 
-from .scored import ScoredModule, hidden_positions, rows_of, scored_positions
+from .scored import ScoredModule, hidden_positions, scored_positions
 from .transformer import Linear, _uniform
 
 

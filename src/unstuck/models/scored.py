@@ -16,11 +16,6 @@ def scored_positions(task: Task, model: str) -> tuple[int, int]:
     return T, scored
 
 
-def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
-    """Each token times a table, (n, T, columns): token indices select a row."""
-    return inputs @ table if inputs.is_floating_point() else F.embedding(inputs, table)
-
-
 def hidden_positions(T: int, context: int) -> Tensor:
     """(T, T), True where a position must not look: ahead, and, with a context, further back than that."""
     ahead = torch.ones(T, T, dtype=torch.bool).triu(1)

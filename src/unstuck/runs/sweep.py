@@ -15,10 +15,9 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from unstuck.spec.run import RunSpec
 
 from .cost import predicted_cost
 from .execute import CHECKPOINT_SECONDS, enough, execute
+from .interrupts import interrupts, uninterrupted
 from .memory import keep_freed_memory
 from .store import Store
 
@@ -182,46 +182,51 @@ def run_sweep(
     running: dict[Future[list[dict[str, Any]]], int] = {}
     done = 0.0
     pool = _pool(workers, stop)
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers and not stop.is_set():
-                i = waiting.pop(0)
-                tried[i] += 1
-                with _uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
-                    job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
-                running[job] = i
-            if not running:
-                break
-            finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-            if any(isinstance(job.exception(), BrokenProcessPool) for job in finished):
-                # A worker was killed, most often for want of memory, and with it the pool. Whose run it was is not
-                # known: each is tried once more, and given up on if that ends the same way.
-                for i in running.values():
-                    if tried[i] < 2:
-                        waiting.insert(0, i)
-                    else:
-                        out.failed[todo[i][0].run_id] = "its worker process was killed (out of memory?), twice"
-                        out.skipped += len(todo[i]) - 1
-                        done += cost[i]
-                running = {}
-                pool.shutdown(wait=False)
-                pool = _pool(workers, stop)
-                continue
-            for job in finished:
-                i = running.pop(job)
-                done += cost[i]
+    with interrupts() as interrupted:
+        try:
+            while waiting or running:
+                if interrupted():
+                    stop.set()
+                while waiting and len(running) < workers and not stop.is_set():
+                    i = waiting.pop(0)
+                    tried[i] += 1
+                    with uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
+                        job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
+                    running[job] = i
+                if not running:
+                    break
+                finished, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+                if any(isinstance(job.exception(), BrokenProcessPool) for job in finished):
+                    # A worker was killed, most often for want of memory, and with it the pool. Whose run it was is not
+                    # known: each is tried once more, and given up on if that ends the same way.
+                    for i in running.values():
+                        if tried[i] < 2:
+                            waiting.insert(0, i)
+                        else:
+                            out.failed[todo[i][0].run_id] = "its worker process was killed (out of memory?), twice"
+                            out.skipped += len(todo[i]) - 1
+                            done += cost[i]
+                    running = {}
+                    pool.shutdown(wait=False)
+                    pool = _pool(workers, stop)
+                    continue
+                for job in finished:
+                    i = running.pop(job)
+                    done += cost[i]
+                    _settle(out, todo[i], job)
+                partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
+                progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
+                if time.monotonic() > deadline:
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            for job, i in running.items():
                 _settle(out, todo[i], job)
-            partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
-            progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
-            if time.monotonic() > deadline:
-                stop.set()
-    except KeyboardInterrupt:
-        stop.set()
-        for job, i in running.items():
-            _settle(out, todo[i], job)
-        raise
-    finally:
-        pool.shutdown()
+            raise
+        finally:
+            pool.shutdown()
+        if interrupted():
+            raise KeyboardInterrupt
     out.skipped += sum(len(todo[i]) for i in waiting)
     return out
 
@@ -229,18 +234,6 @@ def run_sweep(
 def _pool(workers: int, stop: Any) -> ProcessPoolExecutor:
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker, initargs=(stop,))
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _check_importable(todo: list[list[RunSpec]]) -> None:

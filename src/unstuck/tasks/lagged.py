@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from .task import Batch, Task, World, config
+from .task import Batch, Task, World, config, rows_of
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 
@@ -111,6 +111,14 @@ class Lagged(Task):
     def ladder(self, A: Tensor) -> list[Tensor]:
         """The lag matrices of the truncated laws A*_{1:i}, i = 1 .. groups, most important first."""
         return [self.lag_matrices(A, self.order[: i + 1]) for i in range(self.groups)]
+
+    def along(self, tokens: Tensor, lag_matrices: Tensor) -> Tensor:
+        """What the tokens before each scored one add up to, (n, scored, d)."""
+        out = torch.zeros(len(tokens), self.scored, self.d)
+        for lag in range(1, self.context + 1):
+            start = self.context - lag
+            out += rows_of(tokens[:, start : start + self.scored], lag_matrices[lag - 1])
+        return out
 
     # -- batches
 

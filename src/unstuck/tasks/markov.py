@@ -41,14 +41,6 @@ class Markov(Lagged):
             world["seed"] = torch.randint(2**62, (1,), generator=rng)
         return world
 
-    def logits(self, tokens: Tensor, lag_matrices: Tensor) -> Tensor:
-        """Of the scored tokens, given all before them, (n, scored, d)."""
-        out = torch.zeros(len(tokens), self.scored, self.d)
-        for lag in range(1, self.context + 1):
-            start = self.context - lag
-            out += F.embedding(tokens[:, start : start + self.scored], lag_matrices[lag - 1])
-        return out
-
     def chain(self, n: int, rng: torch.Generator, world: World) -> Tensor:
         """n sequences, (n, context + scored)."""
         tokens = torch.empty(n, self.context + self.scored, dtype=torch.long)
@@ -65,7 +57,7 @@ class Markov(Lagged):
         """Log probabilities of the truncated laws A*_{1:i}, i = 1 .. groups, most important first:
         (n, groups, scored, d)."""
         laws = self.ladder(world["A"].cpu())
-        return torch.stack([self.logits(tokens.cpu(), law / self.tau).log_softmax(-1) for law in laws], 1)
+        return torch.stack([self.along(tokens.cpu(), law / self.tau).log_softmax(-1) for law in laws], 1)
 
     # -- batches
 

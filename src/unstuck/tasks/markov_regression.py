@@ -34,17 +34,9 @@ class MarkovRegression(Lagged):
             world["seed"] = torch.randint(2**62, (1,), generator=rng)
         return world
 
-    def mean(self, x: Tensor, lag_matrices: Tensor) -> Tensor:
-        """The noiseless targets, (n, scored, d)."""
-        out = torch.zeros(len(x), self.scored, self.d)
-        for lag in range(1, self.context + 1):
-            start = self.context - lag
-            out += x[:, start : start + self.scored] @ lag_matrices[lag - 1]
-        return out
-
     def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
         x = torch.randn(n, self.T, self.d, generator=rng)
-        y = self.mean(x, world["lag_matrices"]) + self.noise * torch.randn(n, self.scored, self.d, generator=rng)
+        y = self.along(x, world["lag_matrices"]) + self.noise * torch.randn(n, self.scored, self.d, generator=rng)
         return Batch(x, y, self.relevant(n))
 
     def chosen(self, world: World, which: Tensor) -> Batch:
@@ -53,7 +45,7 @@ class MarkovRegression(Lagged):
     def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
         """With the predictions of A*_{1:i}, (n, groups, scored, d)."""
         batch = self.sample(n, rng, world)
-        return batch._replace(extra=torch.stack([self.mean(batch.inputs, law) for law in self.ladder(world["A"])], 1))
+        return batch._replace(extra=torch.stack([self.along(batch.inputs, law) for law in self.ladder(world["A"])], 1))
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Half the squared error, averaged over scored positions."""

@@ -6,6 +6,7 @@ import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor
+from torch.nn import functional as F
 
 C = TypeVar("C")
 
@@ -17,6 +18,11 @@ def config(cls: type[C]) -> type[C]:
 
 
 World = dict[str, Tensor]
+
+
+def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
+    """Each token times a table, (n, T, columns): token indices select a row."""
+    return inputs @ table if inputs.is_floating_point() else F.embedding(inputs, table)
 
 
 class Batch(NamedTuple):

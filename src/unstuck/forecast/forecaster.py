@@ -21,9 +21,9 @@ from scipy import stats
 from unstuck.errors import BadInput
 
 from .calibration import Calibration, shipped
-from .signals import SIGNALS, available
+from .signals import SIGNALS, available, chance
 
-QUIET = 0.02  # of a signal: below that it is what chance does to a few heads
+QUIET = {"gain": 0.02, "sharpening": 0.0005, "parting": 0.0003}  # below that it is what chance does to a few heads
 RECEDES = 0.6  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
 LOOK_BACK = 1.6  # by which factor of steps
 TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
@@ -92,10 +92,11 @@ class Forecaster:
         steps = curve["step"].to_numpy(dtype=float)
         values = SIGNALS[name][1](curve)
         step, value = steps[-1], values[-1]
-        sign = self._sign(name, steps, values)
+        start = chance(curve) if name == "gain" else None
+        sign = self._sign(name, steps, values, start)
         opinions = []
         if sign:
-            ahead, spread = self.calibrations[name].read(value)
+            ahead, spread = self.calibrations[name].read(value, start)
             opinions.append((math.log(step) + ahead, spread))
         if self.prior is not None:
             opinions.append((math.log(self.prior[0]), self.prior[1]))
@@ -113,9 +114,9 @@ class Forecaster:
             raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
         return names[0]
 
-    def _sign(self, name: str, steps: np.ndarray, values: np.ndarray) -> bool:
+    def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
         step, value = steps[-1], values[-1]
-        if step <= 0 or value < QUIET:
+        if step <= 0 or value < QUIET[name]:
             return False
         before = np.flatnonzero(steps <= step / LOOK_BACK)
         if len(before) == 0 or steps[before[-1]] <= 0:
@@ -123,7 +124,7 @@ class Forecaster:
         i = before[-1]
         read = self.calibrations[name].read
         grown = math.log(step / steps[i])
-        receded = grown + read(value)[0] - read(max(values[i], 0.0))[0]
+        receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
         return receded < RECEDES * grown
 
 

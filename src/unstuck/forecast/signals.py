@@ -1,6 +1,7 @@
 """What moves while the loss does not: one number a row of a curve, 0 at its start.
 
-`gain` needs to know which tokens matter; the others do not.
+`gain` needs to know which tokens matter; the others do not. Those count from a fraction of the steps ago, not from the
+start: entropy drifts in the first steps of every run, whether or not it will emerge.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+LATELY = 1.6  # the steps now over those of the row that is compared with
 
 
 def _columns(curve: pd.DataFrame, prefix: str) -> Array:
@@ -25,19 +27,30 @@ def gain(curve: pd.DataFrame) -> Array:
     return np.maximum(logs.max(1), 0.0)
 
 
+def chance(curve: pd.DataFrame) -> float:
+    """Logarithm of the attention to the relevant tokens at the start, over all heads: of uniform attention, -log(T/B)."""
+    return float(np.log(np.maximum(_columns(curve, "attn")[0].mean(), 1e-12)))
+
+
 def sharpening(curve: pd.DataFrame) -> Array:
-    """How much the entropy of a head's attention has fallen since the start, in nats, for the head where most."""
+    """How much the entropy of a head's attention has lately fallen, in nats, for the head where most."""
     entropy = _columns(curve, "entropy")
-    return np.maximum((entropy[0] - entropy).max(1), 0.0)
+    return np.maximum((entropy[_earlier(curve)] - entropy).max(1), 0.0)
 
 
 def parting(curve: pd.DataFrame) -> Array:
-    """How much more the heads of a layer differ in entropy than at the start, in nats, for the layer where most."""
+    """How much the heads of a layer have lately parted in entropy, in nats, for the layer where most."""
     names = [c for c in curve if c.startswith("entropy_")]
     layers = sorted({c.split("_")[1] for c in names})
     spreads = [curve[[c for c in names if c.split("_")[1] == layer]].std(axis=1, ddof=0) for layer in layers]
     spread = np.column_stack([s.to_numpy(dtype=float) for s in spreads])
-    return np.maximum((spread - spread[0]).max(1), 0.0)
+    return np.maximum((spread - spread[_earlier(curve)]).max(1), 0.0)
+
+
+def _earlier(curve: pd.DataFrame) -> NDArray[np.intp]:
+    """For each row the last one at a LATELY-th of its step or before."""
+    steps = curve["step"].to_numpy(dtype=float)
+    return np.maximum(np.searchsorted(steps, steps / LATELY, side="right") - 1, 0)
 
 
 #: Each with the columns it needs; in the order in which they are preferred.

@@ -140,3 +140,33 @@ def test_the_wait_for_the_second_stage_grows_faster_than_log_one_over_eps(q, low
 def test_impossible_flows_are_refused(wrong):
     with pytest.raises(BadInput):
         HeadFlow(**wrong)
+
+
+def test_any_start():
+    """Heads that start on a pattern each stay there and learn it at once; levels and loss follow from the start."""
+    on = np.where(np.eye(3, 40, dtype=bool), 30.0, 0.0)
+    flow = HeadFlow(q=2, logits0=on)
+    path = flow.trajectory(until=20.0)
+    assert path.loss[0] == pytest.approx(flow.levels[0])
+    assert path.loss[-1] < 1e-6
+    assert np.allclose(path.V[-1], np.diag(flow.strengths), atol=1e-4)
+    done = HeadFlow(q=1, V0=np.diag(flow.strengths), logits0=on)
+    assert done.trajectory(until=1.0).loss.max() < 1e-9
+    assert hash(done) == hash(HeadFlow(q=1, V0=np.diag(flow.strengths).tolist(), logits0=on.tolist()))
+    parts = flow.loss_of_patterns(path.V, path.s)
+    assert parts.sum(-1) == pytest.approx(path.loss)
+    assert parts[0] == pytest.approx([g * g / 2 for g in flow.strengths])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"V0": np.zeros((2, 3))},
+        {"logits0": np.full((3, 40), np.nan)},
+        {"V0": "zero"},
+        {"strengths": 2.0},
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused(bad):
+    with pytest.raises(BadInput, match=next(iter(bad))):
+        HeadFlow(**bad)

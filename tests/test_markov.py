@@ -99,7 +99,15 @@ def test_frobenius_orthogonal_and_shared_features():
     assert torch.allclose(torch.einsum("iab,jab->ij", A, A), torch.diag(A.square().sum((1, 2))), atol=1e-3)
     A = small(features="shared").world(stream(0, "world"))["A"]
     assert torch.allclose(A[0] / 1.7**2, A[2], atol=1e-5)
-    assert np.linalg.matrix_rank(small(rank=2).world(stream(0, "world"))["A"][0].numpy(), tol=1e-4) == 2
+
+
+def test_features_of_low_rank_act_on_subspaces_of_their_own():
+    A = small(rank=2).world(stream(0, "world"))["A"].numpy()
+    assert [np.linalg.matrix_rank(a, tol=1e-4) for a in A] == [2, 2, 2]
+    assert np.linalg.matrix_rank(np.concatenate(A), tol=1e-4) == 5  # together they see every direction
+    assert (np.abs(A).max(1) > 1e-3).all()  # and each every token
+    shared = small(rank=2, features="shared").world(stream(0, "world"))["A"]
+    assert torch.allclose(shared[0] / 1.7**2, shared[2], atol=1e-5)
 
 
 def test_overlapping_spans_share_lags():
@@ -143,6 +151,9 @@ def test_kl_and_excess_loss_of_the_truth_are_zero_and_of_others_positive():
     [
         (["task.weights=[0.7,0.2,0.1]"], "task.weights has 3 numbers, but task.span is 2"),
         (["task.rank=51"], "task.rank is 51"),
+        (["task.rank=5", "task.features=frobenius"], "task.rank is given"),
+        (["model.query=-1"], "model.query is -1, but must be 'xavier' or greater than or equal to 0"),
+        (["model.value=xavir"], "model.value is 'xavir', but must be 'xavier' or a valid number"),
         (["task.features=frobenus"], "orthogonal"),
         (["task.tau=0"], "task.tau"),
         (["task.importance=middle"], "'near' or 'far'"),
@@ -340,6 +351,39 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
         execute(missing, store)
     with pytest.raises(BadInput):
         load_spec("markov-minimal", ["train.compare=['../../etc']"])
+    for another in ("seed=1", "task.d=6", "task.m=2"):
+        with pytest.raises(BadInput, match="its task or seed is another"):
+            execute(load_spec("markov-minimal", [*words, another, f"train.compare=[{other.run_id}]"]), store)
+    fewer = load_spec("markov-minimal", [*words, "task.sequences=40", f"train.compare=[{other.run_id}]"])
+    assert execute(fewer, store)["status"] == "finished"  # the training set may differ
+
+
+def test_the_order_of_those_compared_with_counts(tmp_path):
+    words = ["task.d=5", "task.span=1", "task.groups=2", "task.sequences=60", "model.heads=2", "train.max_steps=4"]
+    store = Store(tmp_path)
+    others = [load_spec("markov-minimal", [*words, f"model.context={c}", "train.predictions=true"]) for c in (1, 2)]
+    for other in others:
+        execute(other, store)
+    a, b = (other.run_id for other in others)
+    columns = []
+    for pair in (f"[{a},{b}]", f"[{b},{a}]"):
+        asked = load_spec("markov-minimal", [*words, "model.context=3", f"train.compare={pair}"])
+        assert not execute(asked, store)["cached"]
+        columns.append(store.run(asked.run_id).curve()[["ref_1", "ref_2"]].to_numpy())
+    assert columns[0] == pytest.approx(columns[1][:, ::-1])
+
+
+def test_a_regression_is_compared_by_its_own_divergence(tmp_path):
+    words = ["task.d=4", "task.span=1", "task.groups=2", "task.sequences=60", "model.heads=2", "train.max_steps=3"]
+    store = Store(tmp_path)
+    other = load_spec("markov-regression", [*words, "model.context=1", "train.predictions=true"])
+    execute(other, store)
+    asked = load_spec("markov-regression", [*words, f"train.compare=[{other.run_id}]"])
+    execute(asked, store)
+    mine, theirs = Run(asked, references=[store.run(other.run_id).predictions()]), store.run(other.run_id).predictions()
+    task, batch = mine.look(task_probe := asked.task.probe)
+    by_hand = 0.5 * (mine.model(batch.inputs) - theirs[:task_probe].float()).square().sum(-1).mean() / task.noise**2
+    assert store.run(asked.run_id).curve()["ref_1"].iloc[0] == pytest.approx(by_hand.item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", [Minimal(heads=2, context=2), Minimal(heads=2)])

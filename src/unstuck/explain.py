@@ -219,7 +219,27 @@ def _ladder(row: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
+def _climbed(result: dict[str, Any], curve: Any) -> list[str]:
+    """The end of a run on the ladder, its stages, and what early stopping would have picked."""
+    if "specialisation" not in result["final"] or curve is None or len(curve) < 2:
+        return []
+    from unstuck.laws.stages import early_stop, find_stages
+
+    found, stop = find_stages(curve), early_stop(curve)
+    rungs = []
+    for rung in found.rungs:
+        when = f"on it from step {rung.reached:.0f}" if rung.reached is not None else f"passed at {rung.nearest:.0f}"
+        rungs.append(f"{rung.number}: {when}")
+    turn = "heads never parted" if found.cooperation is None else f"heads part at step {found.cooperation:.0f}"
+    return [
+        _ladder(result["final"]),
+        f"rungs (truths of 1, 2, ... groups)  {'; '.join(rungs)}; {turn}",
+        f"best test loss {stop.loss:.4g} at step {stop.step:.0f}, nearest to rung {stop.rung}; "
+        f"stopping there beats the final model by {stop.gain:.3g}",
+    ]
+
+
+def explain_run(spec: Any, result: dict[str, Any], out: Path, curve: Any = None) -> None:
     console = _console()
     status, threshold = result["status"], result["threshold"]
     measure = spec.task.decides
@@ -239,6 +259,8 @@ def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())
         console.print(f"test {measure} {steps}")
     for line in result.get("circuit", {}).get("says", []):
+        console.print(escape(line))
+    for line in _climbed(result, curve):
         console.print(escape(line))
     how = "stored" if result["cached"] else f"{result['seconds']:.0f} s"
     more = f", resumed from step {result['resumed_from']}" if result.get("resumed_from") else ""

@@ -5,12 +5,15 @@ A rung is a truncated truth A*_{1:i}; the curve says how far the model is from e
 found for the whole curve at once, as the division into consecutive stages with the smallest sum of log KL to the rung
 of the stage, each row counting with the steps it stands for: no threshold, no step number, and noise averages out.
 
-Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done
-four fifths of its fall from the start of training to its lowest value in the stage, and *left* where the stage ends.
+Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done four
+fifths of its fall from the start of training to its lowest value in the whole run, and *left* where the stage ends. A
+rung that is only passed, because another is already nearer when the run comes near it, was not reached.
+
 *Cooperation* begins at the step from which on the specialisation index is above half of the way from its lowest to its
 last value.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,9 +30,10 @@ class Rung:
     """A truncated truth A*_{1:number}: the steps at which it was reached and left, and the KL to it at its best."""
 
     number: int
-    reached: float | None  # None where the run never was nearest to it
+    reached: float | None  # None where the run never was on it
     left: float | None  # None while the run is on it, or never was
-    kl: float | None
+    kl: float  # the lowest of the run
+    nearest: float  # the step at which that is
 
 
 @dataclass(frozen=True)
@@ -45,26 +49,38 @@ class Stages:
 
 def find_stages(curve: pd.DataFrame) -> Stages:
     """The stages of a curve with columns `step`, `kl_1`, `kl_2`, ... and, if it has one, `specialisation`."""
-    columns = sorted((c for c in curve if str(c).startswith("kl_")), key=lambda c: int(str(c)[3:]))
-    if not columns or len(curve) < 2:
-        raise BadInput("curve", list(curve.columns), "a curve of two rows or more with columns kl_1, kl_2, ...")
+    columns = _ladder(curve, "step")
     steps = curve["step"].to_numpy(dtype=float)
+    if len(steps) < 2 or np.any(np.diff(steps) <= 0):
+        raise BadInput("curve", f"{len(steps)} rows", "a curve of two rows or more, in the order of its steps")
     logs = np.log(np.maximum(curve[columns].to_numpy(dtype=float), 1e-12))  # (rows, rungs)
-    nearest = _climb(logs, np.gradient(steps))
+    stage = _climb(logs, np.gradient(steps))
     smooth = pd.DataFrame(logs).rolling(3, min_periods=1, center=True).median().to_numpy()
     rungs = []
     for i in range(len(columns)):
-        mine = np.flatnonzero(nearest == i)
-        if not len(mine):
-            rungs.append(Rung(i + 1, None, None, None))
+        mine, lowest = np.flatnonzero(stage == i), int(smooth[:, i].argmin())
+        best = {"kl": float(np.exp(smooth[lowest, i])), "nearest": float(steps[lowest])}
+        down = smooth[0, i] - REACHED * (smooth[0, i] - smooth[lowest, i])
+        there = mine[smooth[mine, i] <= down]
+        if not len(there):
+            rungs.append(Rung(i + 1, None, None, **best))
             continue
-        low = smooth[mine, i].min()
-        down = smooth[0, i] - REACHED * (smooth[0, i] - low)
-        reached = mine[np.flatnonzero(smooth[mine, i] <= down)[0]]
         end = mine[-1] + 1
-        left = float(steps[end]) if end < len(steps) else None
-        rungs.append(Rung(i + 1, float(steps[reached]), left, float(np.exp(low))))
+        rungs.append(Rung(i + 1, float(steps[there[0]]), float(steps[end]) if end < len(steps) else None, **best))
     return Stages(rungs, _cooperation(curve) if "specialisation" in curve else None)
+
+
+def _ladder(curve: pd.DataFrame, *needed: str) -> list[str]:
+    """The columns kl_1, kl_2, ... of a curve that has them and those `needed`, with a number in every row."""
+    columns = sorted((c for c in map(str, curve) if re.fullmatch(r"kl_\d+", c)), key=lambda c: int(c[3:]))
+    missing = [c for c in needed if c not in curve]
+    if not columns or missing:
+        wanted = ", ".join([*needed, "kl_1", "kl_2"])
+        raise BadInput("curve", list(curve.columns), f"a curve with columns {wanted}, ...")
+    empty = [c for c in (*needed, *columns) if not np.isfinite(curve[c].to_numpy(dtype=float)).all()]
+    if empty:
+        raise BadInput("curve", f"without a number in every row of {', '.join(empty)}", "complete in these columns")
+    return columns
 
 
 def _climb(logs: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -114,9 +130,7 @@ class EarlyStop:
 
 def early_stop(curve: pd.DataFrame) -> EarlyStop:
     """Early stopping on a curve with `test_loss` and `kl_1`, `kl_2`, ...: the truncated predictor it picks."""
-    columns = sorted((c for c in curve if str(c).startswith("kl_")), key=lambda c: int(str(c)[3:]))
-    if not columns or "test_loss" not in curve:
-        raise BadInput("curve", list(curve.columns), "a curve with columns test_loss and kl_1, kl_2, ...")
-    best = curve.loc[curve["test_loss"].idxmin()]
+    columns = _ladder(curve, "step", "test_loss")
+    best = curve.iloc[int(curve["test_loss"].to_numpy(dtype=float).argmin())]
     rung = int(np.argmin(best[columns].to_numpy(dtype=float))) + 1
     return EarlyStop(float(best["step"]), float(best["test_loss"]), rung, float(curve["test_loss"].iloc[-1]))

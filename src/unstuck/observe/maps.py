@@ -12,6 +12,8 @@ from unstuck.tasks.task import Batch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FULL = 0.6  # attention from which on a head's colour is full
+
 
 @torch.no_grad()
 def attention_table(model: Any, batch: Batch, step: int = 0, *, sequences: int = 1) -> pd.DataFrame:
@@ -68,29 +70,37 @@ def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps:
     return picture
 
 
-HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+def head_inks(heads: int) -> list[tuple[float, float, float]]:
+    """What each head takes away from white, so that equal parts of all give grey: hues around the circle."""
+    from matplotlib.colors import hsv_to_rgb
+
+    if heads == 1:
+        return [(1.0, 1.0, 1.0)]
+    colours = [hsv_to_rgb(((0.5 + i / heads) % 1, 1.0, 1.0)) for i in range(heads)]
+    return [(1 - float(r), 1 - float(g), 1 - float(b)) for r, g, b in colours]
 
 
 def draw_heads(table: pd.DataFrame, steps: Sequence[int], layer: int = 0) -> "Figure":
-    """A map for each step with all heads of a layer in it, one colour a head; where heads look alike, colours mix."""
-    from matplotlib.colors import to_rgb
+    """A map for each step with all heads of a layer in it, one colour a head; where all look alike the map is grey."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     part = table[table["layer"] == layer]
     heads = sorted(part["head"].unique())
-    picture = Figure(figsize=(2.7 * len(steps) + 0.9, 3.1), layout="constrained")
+    inks = {head: np.array(ink) for head, ink in zip(heads, head_inks(len(heads)), strict=True)}
+    picture = Figure(figsize=(2.7 * len(steps) + 1.1, 3.1), layout="constrained")
     axes = picture.subplots(1, len(steps), squeeze=False)[0]
     for ax, step in zip(axes, steps, strict=True):
         image: Any = 1.0
-        for head in heads:
+        for head, ink in inks.items():
             rows = part[(part["head"] == head) & (part["step"] == step)]
             weight = rows.pivot_table("weight", "row", "column").to_numpy()
-            ink = 1 - np.array(to_rgb(HEAD_COLOURS[head % len(HEAD_COLOURS)]))
-            image = image - np.clip(weight / 0.6, 0, 1)[:, :, None] * ink  # full colour from 0.6 on
+            image = image - np.clip(weight / FULL, 0, 1)[:, :, None] * ink
         ax.imshow(np.clip(image, 0, 1))
         ax.set(title=f"step {step:,}", xlabel="to position")
     axes[0].set_ylabel("from position")
-    keys = [Patch(color=HEAD_COLOURS[head % len(HEAD_COLOURS)], label=f"head {head + 1}") for head in heads]
+    keys = [Patch(color=tuple(1 - ink), label=f"head {head + 1}") for head, ink in inks.items()]
+    if len(heads) > 1:
+        keys.append(Patch(color="#777777", label="all heads"))
     picture.legend(handles=keys, loc="outside right center")
     return picture

@@ -115,7 +115,7 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
         directory = where.run(spec.run_id)
         curve = directory.curve() if enough(directory.status(), spec) is not None else None
         if curve is not None:
-            sizes = _settings(spec, ("layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
+            sizes = _settings(spec, ("heads", "layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
             parts.append(curve.assign(run_id=spec.run_id, **sizes))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 

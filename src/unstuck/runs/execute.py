@@ -4,6 +4,7 @@ A finished result is never lost. Where more is asked of a run than its result sa
 it is trained anew, on the way passing all it passed before; until then the old result and curve stay.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.errors import Impossible
 from unstuck.spec import RunSpec
 
 from .store import RunDirectory, Store, result_dict
@@ -32,7 +34,9 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
     if not set(_names(spec.thresholds)) <= set(_names(watched(result))):
         return None  # nobody looked
     t, crossings = spec.train, result["crossings"]
-    if not set(t.compare) <= set(result.get("compared", [])) or (t.predictions and not result.get("predicted")):
+    if t.compare and list(t.compare) != result.get("compared", []):  # ref_1, ref_2, ... are in their order
+        return None
+    if t.predictions and not result.get("predicted"):
         return None
     if not {x for x in t.maps if x <= result["steps"]} <= set(result.get("mapped", [])):
         return None
@@ -112,7 +116,7 @@ def _run(
     spec = asked if old is None else _covering(asked, old)
     before = {} if old is None else {"result": old}
     directory.write_spec(spec)
-    others = [RunDirectory(directory.path.parent / run_id).predictions() for run_id in spec.train.compare]
+    others = [_to_compare(spec, RunDirectory(directory.path.parent / run_id)) for run_id in spec.train.compare]
     run = directory.resume(lambda checkpoint: Run(spec, checkpoint, references=others))
     directory.write_status({"state": "running", "step": run.step, **before})
     saved = noted = time.monotonic()
@@ -161,6 +165,19 @@ def _run(
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()
     return _restated(plain, asked)
+
+
+def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
+    """The predictions of another run, made on the evaluation set of this one: same task but for its training set."""
+    predictions = other.predictions()
+    theirs, mine = other.spec() or {}, spec.as_dict()
+    tasks = [{k: v for k, v in s.get("task", {}).items() if k != "sequences"} for s in (theirs, mine)]
+    if json.dumps(tasks[0]) != json.dumps(tasks[1]) or theirs.get("seed") != mine["seed"]:
+        raise Impossible(
+            f"run {other.path.name} cannot be compared with: its task or seed is another, and so are the sequences it "
+            "was asked about"
+        )
+    return predictions
 
 
 def _covering(spec: RunSpec, old: dict[str, Any]) -> RunSpec:

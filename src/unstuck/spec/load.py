@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_origin, get_type_hints
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -166,8 +167,13 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as e:
-        first = e.errors()[0]
+        errors = e.errors()
+        first = errors[0]
         where = ".".join(str(x) for x in first["loc"])
+        if isinstance(kind, type) and len(first["loc"]) > 1 and _is_union(kind, str(first["loc"][0])):
+            name = str(first["loc"][0])
+            said = [x["msg"].removeprefix("Input should be ") for x in errors if x["loc"][0] == name]
+            raise BadInput(f"{section}.{name}", first.get("input"), " or ".join(dict.fromkeys(said))) from e
         field, value = (f"{section}.{where}" if where else section), first.get("input")
         if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             names = [f.name for f in dataclasses.fields(kind)]
@@ -180,6 +186,12 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
             raise Impossible(message) from e
         allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
         raise BadInput(field, value, allowed[0].lower() + allowed[1:]) from e
+
+
+def _is_union(kind: type, name: str) -> bool:
+    """Does a field take one of several types? Then each of them has said why not."""
+    hint = get_type_hints(kind).get(name)
+    return get_origin(hint) in (Union, UnionType)
 
 
 def find_class(section: str, name: Any) -> type:

@@ -39,6 +39,8 @@ class Lagged(Task):
             raise ValueError(f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}")
         if self.rank > self.d:
             raise ValueError(f"task.rank is {self.rank}, but must be at most task.d = {self.d}")
+        if self.features == "frobenius" and self.rank:
+            raise ValueError("task.rank is given, but with task.features = frobenius features have full rank")
         if self.features == "frobenius" and self.groups > self.d:
             raise ValueError(f"task.groups is {self.groups}, but must be at most task.d = {self.d}")
         return self
@@ -92,8 +94,10 @@ class Lagged(Task):
             shift = torch.eye(self.d).roll(1, 0)
             powers = [torch.linalg.matrix_power(shift, k) for k in range(self.groups)]
             Q = torch.stack([Q[0] @ P @ Q[1 % len(Q)] for P in powers])
-        if self.rank:
-            Q = Q @ torch.diag((torch.arange(self.d) < self.rank).float())
+        if self.rank:  # each on a random subspace of its own, or the shared one on one
+            basis = torch.linalg.qr(torch.randn(len(Q), self.d, self.d, generator=rng))[0][:, :, : self.rank]
+            basis = basis[:1] if self.features == "shared" else basis
+            Q = Q @ basis @ basis.mT
         return Q
 
     def _alpha(self) -> list[float]:

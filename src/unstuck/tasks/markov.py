@@ -88,7 +88,14 @@ class Markov(Lagged):
             truths = batch.extra  # (n, groups, scored, d)
             truth = -truths[:, -1].gather(-1, batch.targets[:, :, None])[..., 0].mean(1)
             found["excess_loss"] = losses - truth
-            model = outputs.log_softmax(-1)[:, None]
-            kl = (truths.exp() * (truths - model)).sum(-1).mean(-1)  # (n, groups)
+            kl = self.distance(truths, self.prediction(outputs)[:, None]).mean(-1)  # (n, groups)
             found |= {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
         return found
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        """Log probabilities."""
+        return outputs.log_softmax(-1)
+
+    def distance(self, theirs: Tensor, ours: Tensor) -> Tensor:
+        """KL( theirs || ours )."""
+        return (theirs.exp() * (theirs - ours)).sum(-1)

@@ -56,6 +56,10 @@ class MarkovRegression(Lagged):
         found = {"loss": losses}
         if batch.extra.numel():
             found["excess_loss"] = losses - self.losses(batch.extra[:, -1], batch.targets)
-            kl = 0.5 * (outputs[:, None] - batch.extra).square().sum(-1).mean(-1) / self.noise**2
+            kl = self.distance(batch.extra, outputs[:, None]).mean(-1)
             found |= {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
         return found
+
+    def distance(self, theirs: Tensor, ours: Tensor) -> Tensor:
+        """KL divergence of two predictions with the task's noise."""
+        return super().distance(theirs, ours) / self.noise**2

@@ -95,3 +95,13 @@ class Task:
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Attention to look at beside the read-out's: for each name, (n, T, T), True from a position to another."""
         return {}
+
+    # -- two models compared
+
+    def prediction(self, outputs: Tensor) -> Tensor:
+        """What is kept of a model's outputs for others to be compared with."""
+        return outputs
+
+    def distance(self, theirs: Tensor, ours: Tensor) -> Tensor:
+        """From a kept prediction to another, a number for each: half the squared difference."""
+        return 0.5 * (theirs - ours).square().sum(-1)

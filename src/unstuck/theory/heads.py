@@ -12,11 +12,12 @@ al. 2026.
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 
 from unstuck.errors import BadInput
@@ -48,7 +49,8 @@ class HeadFlow:
     """Heads that learn patterns of given strengths. The defaults are those of paper 2's Figure 10.
 
     V starts at zero, attention at uniform but for a perturbation eps T N(0, 1) of the logits, without which the heads
-    would stay the same for ever.
+    would stay the same for ever. Or they start at `V0`, a row of patterns for each head, and `logits0`, a row of
+    positions for each.
 
     Examples:
         >>> flow = HeadFlow(eps=1e-3)
@@ -63,15 +65,19 @@ class HeadFlow:
     q: Literal[1, 2] = 2
     eps: float = 1e-6
     seed: int = 0
+    V0: ArrayLike | None = None
+    logits0: ArrayLike | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.strengths, Iterable):
+            raise BadInput("strengths", self.strengths, "a sequence of positive numbers")
         strengths = tuple(real("strengths", g, 1e-6, 1e6, "positive numbers") for g in self.strengths)
         T = whole("T", self.T, 2, 100_000, "a whole number from 2 to 100000")
         if not strengths or len(strengths) > T:
             raise BadInput("strengths", self.strengths, f"one to T = {T} numbers")
-        positions = tuple(range(len(strengths))) if self.positions is None else tuple(self.positions)
-        distinct = len(set(positions)) == len(positions) == len(strengths)
-        if not distinct or not all(isinstance(x, int) and 0 <= x < T for x in positions):
+        given = range(len(strengths)) if self.positions is None else self.positions
+        positions = tuple(whole("positions", x, 0, T - 1, f"whole numbers below T = {T}") for x in given)
+        if not len(set(positions)) == len(positions) == len(strengths):
             raise BadInput("positions", positions, f"as many distinct positions below T = {T} as strengths")
         heads = len(strengths) if self.heads is None else whole("heads", self.heads, 1, 1000, "a whole number to 1000")
         if self.q not in (1, 2):
@@ -80,6 +86,9 @@ class HeadFlow:
         whole("seed", self.seed, 0, 2**32 - 1, "a whole number from 0")
         for name, value in (("strengths", strengths), ("T", T), ("positions", positions), ("heads", heads)):
             object.__setattr__(self, name, value)
+        for name, start, columns in (("V0", self.V0, len(strengths)), ("logits0", self.logits0, T)):
+            if start is not None:
+                object.__setattr__(self, name, _rows(name, start, (heads, columns)))
 
     @property
     def target(self) -> Array:
@@ -99,8 +108,11 @@ class HeadFlow:
     def start(self) -> Array:
         """V and the logits at the start, in one vector."""
         assert self.heads is not None
-        logits = self.eps * self.T * np.random.default_rng(self.seed).standard_normal((self.heads, self.T))
-        return np.concatenate([np.zeros(self.heads * len(self.strengths)), logits.ravel()])
+        V: ArrayLike = np.zeros((self.heads, len(self.strengths))) if self.V0 is None else self.V0
+        logits = self.logits0
+        if logits is None:
+            logits = self.eps * self.T * np.random.default_rng(self.seed).standard_normal((self.heads, self.T))
+        return np.concatenate([np.ravel(V), np.ravel(logits)])
 
     def split(self, y: Array) -> tuple[Array, Array]:
         """Features (..., heads, patterns) and attention (..., heads, T) of state vectors (..., n)."""
@@ -114,7 +126,11 @@ class HeadFlow:
     def loss(self, y: Array) -> Array:
         """1/2 |G - Σ_k V_k s_kᵀ|²."""
         V, s = self.split(y)
-        return np.asarray(0.5 * ((self.target - np.swapaxes(V, -1, -2) @ s) ** 2).sum((-1, -2)))
+        return np.asarray(self.loss_of_patterns(V, s).sum(-1))
+
+    def loss_of_patterns(self, V: Array, s: Array) -> Array:
+        """What each pattern adds to the loss, 1/2 |R_j|², (..., patterns)."""
+        return np.asarray(0.5 * ((self.target - np.swapaxes(V, -1, -2) @ s) ** 2).sum(-1))
 
     def velocity(self, y: Array) -> Array:
         """The flow's right-hand side."""
@@ -164,3 +180,15 @@ class HeadFlow:
             max_step=limit,
         )
         return [float(found[0]) if len(found) else None for found in run.t_events]
+
+
+def _rows(name: str, given: ArrayLike, shape: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
+    """A start as plain numbers, so that flows can be compared and hashed."""
+    wanted = f"finite numbers, {shape[0]} rows of {shape[1]}"
+    try:
+        values = np.array(given, dtype=float)
+    except (TypeError, ValueError) as e:
+        raise BadInput(name, type(given).__name__, wanted) from e
+    if values.shape != shape or not np.isfinite(values).all():
+        raise BadInput(name, f"of shape {values.shape}", wanted)
+    return tuple(tuple(row) for row in values.tolist())

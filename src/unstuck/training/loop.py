@@ -45,6 +45,7 @@ class Checkpoint:
     evaluating: float  # of those seconds
     schedule: dict[str, Any] = field(default_factory=dict)  # of the learning rate
     maps: list[int] = field(default_factory=list)  # steps at which attention was to be kept
+    compare: list[str] | None = None  # the runs that ref_1, ref_2, ... are about
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
     diversity: dict[str, Any] = field(default_factory=dict)  # of the schedule of repetition
 
@@ -94,7 +95,7 @@ class Run:
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
-        self.references = [r.to(self.device) for r in references]  # others' log probabilities on the evaluation set
+        self.references = [r.to(self.device) for r in references]  # others' predictions on the evaluation set
         self.watch = watch_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
@@ -187,15 +188,15 @@ class Run:
         else:
             outputs = self.model(part.inputs)
         for i, reference in enumerate(self.references):
-            theirs, ours = reference[: len(outputs)].float(), outputs.log_softmax(-1)
-            columns[f"ref_{i + 1}"] = (theirs.exp() * (theirs - ours)).sum(-1).mean().item()
+            theirs = reference[: len(outputs)].float()
+            columns[f"ref_{i + 1}"] = task.distance(theirs, task.prediction(outputs)).mean().item()
         return {k: v.mean().item() for k, v in task.measures(outputs, part).items()}, columns
 
     @torch.no_grad()
     def predictions(self) -> Tensor:
-        """Log probabilities on the evaluation set, in half precision."""
-        inputs = self.sets["primary"][1].inputs
-        parts = [self.model(part).log_softmax(-1).half().cpu() for part in inputs.split(EVALUATION_BATCH)]
+        """What the model predicts on the evaluation set, in half precision."""
+        task, batch = self.sets["primary"]
+        parts = [task.prediction(self.model(part)).half().cpu() for part in batch.inputs.split(EVALUATION_BATCH)]
         return torch.cat(parts)
 
     def look(self, n: int) -> tuple[Task, Batch]:
@@ -312,7 +313,8 @@ class Run:
         new = set(self.watch.thresholds) - set(c.watch["thresholds"])
         unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
         uncompared = [i for i in range(len(self.references)) if f"ref_{i + 1}" not in c.rows[0]]
-        return not any(before.missed(threshold) for threshold in new) and not unseen and not uncompared
+        others = bool(self.references) and c.compare not in (None, list(self.spec.train.compare))
+        return not any(before.missed(threshold) for threshold in new) and not (unseen or uncompared or others)
 
     def checkpoint(self) -> Checkpoint:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
@@ -334,6 +336,7 @@ class Run:
             schedule=self._schedule_state(),
             maps=list(self.spec.train.maps),
             diversity={} if self.diversity is None else self.diversity.state_dict(),
+            compare=list(self.spec.train.compare),
         )
 
     def _schedule_state(self) -> dict[str, Any]:

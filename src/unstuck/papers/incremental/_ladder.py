@@ -1,5 +1,7 @@
 """What the figures of paper 2 share: runs by profile, curves with stages shaded, maps, claims."""
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from unstuck.laws.stages import Stages, find_stages
 from unstuck.observe.maps import draw_heads
@@ -17,6 +21,7 @@ from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.runs.store import Store
 
+FAINT: dict[str, Any] = {"alpha": 0.4, "lw": 1.0}
 STEPS = 800
 MAPS = [0, 60, 120, 200, 300, 400, 600, 800]
 #: A chain on which the minimal model climbs the whole ladder in seconds, for the quick profile.
@@ -98,8 +103,8 @@ def ladder_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     table = curves(runs, store)
     if table.empty:
         return table
-    ladder = [c for c in table if c.startswith(("kl_", "group", "align_"))]
-    sizes = ["m", "sequences", "importance", "query", "seed"]
+    ladder = [c for c in table if re.match(r"kl_|group\d|align_", c)]
+    sizes = ["d", "m", "sequences", "importance", "query", "heads", "seed"]
     columns = ["run_id", *(c for c in sizes if c in table), "step", "train_loss", "test_loss", "excess_loss"]
     return table[[*columns, "specialisation", *ladder]]
 
@@ -122,40 +127,45 @@ def stages_of(curve: pd.DataFrame) -> Stages:
     return find_stages(curve[["step", *rungs_of(curve), "specialisation"]].reset_index(drop=True))
 
 
-def plot_ladder(ax: Axes, curve: pd.DataFrame) -> None:
-    """KL to every rung, with the stages shaded in the colour of the rung that is nearest."""
+def plot_ladder(ax: Axes, curve: pd.DataFrame, *, faint: bool = False) -> None:
+    """KL to every rung, with the stages shaded in the colour of the rung the run is on; or thin lines alone."""
     names = rungs_of(curve)
     colours = shades(names)
     for i, (name, colour) in enumerate(colours.items()):
-        ax.plot(curve["step"], curve[name], color=colour, label=f"$A^*_{{1:{i + 1}}}$")
-    start = 0.0
+        label = None if faint else f"$A^*_{{1:{i + 1}}}$"
+        ax.plot(curve["step"], curve[name], color=colour, label=label, **(FAINT if faint else {}))
+    if faint:
+        return
     for name, rung in zip(names, stages_of(curve).rungs, strict=True):
         if rung.reached is not None:
             end = curve["step"].max() if rung.left is None else rung.left
-            ax.axvspan(start, end, color=colours[name], alpha=0.10, lw=0)
-            start = end
+            ax.axvspan(rung.reached, end, color=colours[name], alpha=0.12, lw=0)
     ax.set(xlabel="step", ylabel="KL to the truncated truth", yscale="log")
 
 
-def ladder_figure(table: pd.DataFrame, title: str) -> Figure:
-    """Loss, ladder and specialisation of the first run, the others faintly."""
+def ladder_figure(table: pd.DataFrame, title: str, by: str = "seed") -> Figure:
+    """Loss, ladder and specialisation of the first run, the others faintly; runs differ in `by`."""
     picture, (left, middle, right) = panels(3, width=3.9)
+    many = len(table.drop_duplicates("run_id")) > 1
     for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
-        style: dict[str, Any] = {"alpha": 1.0 if i == 0 else 0.35, "lw": 1.6 if i == 0 else 1.0}
-        left.plot(curve["step"], curve["excess_loss"], color="#222222", **style)
+        style: dict[str, Any] = FAINT if i else {"lw": 1.6}
+        name = f"{by} {curve[by].iloc[0]:g}" if many else None
+        left.plot(curve["step"], curve["excess_loss"], color="#222222", label=name, **style)
         right.plot(curve["step"], curve["specialisation"], color="#222222", **style)
-        if i == 0:
-            plot_ladder(middle, curve)
+        plot_ladder(middle, curve, faint=i > 0)
     left.set(xlabel="step", ylabel="loss above that of the truth", yscale="log", title=title)
+    if many:
+        left.legend(loc="upper right")
+    middle.set_title("shaded: on that rung")
     right.set(xlabel="step", ylabel="specialisation index", ylim=(-0.02, 1))
     legend_outside(picture, middle)
     return picture
 
 
-def maps_figure(table: pd.DataFrame, steps: int = 4, layer: int = 0) -> Figure:
-    """The heads' attention at the start and at later steps, evenly chosen among those kept."""
+def maps_figure(table: pd.DataFrame, layer: int = 0) -> Figure:
+    """The heads' attention at the start, soon after, half-way and at the end of the steps that were kept."""
     kept = sorted(table["step"].unique())
-    chosen = [kept[i] for i in np.unique(np.linspace(0, len(kept) - 1, min(steps, len(kept))).round().astype(int))]
+    chosen = sorted({kept[0], kept[min(1, len(kept) - 1)], kept[len(kept) // 2], kept[-1]})
     return draw_heads(_whole(table), chosen, layer)
 
 
@@ -170,24 +180,55 @@ def _whole(table: pd.DataFrame) -> pd.DataFrame:
 
 def ladder_claims(table: pd.DataFrame) -> list[Claim]:
     """Order of stages, and specialisation early and late, run by run."""
-    orders, texts, early, late, turns = [], [], [], [], []
+    orders, minima, texts, early, late, turns, notes = [], [], [], [], [], [], []
     for _, curve in table.groupby("run_id", sort=False):
         found = stages_of(curve)
-        reached = [rung.reached for rung in found.rungs]
-        texts.append(", ".join("never" if r is None else f"{r:.0f}" for r in reached))
-        orders.append(None not in reached and reached == sorted(r for r in reached if r is not None))
+        nearest = [rung.nearest for rung in found.rungs]
+        minima.append(", ".join(f"{step:.0f}" for step in nearest))
+        orders.append(all(a < b for a, b in itertools.pairwise(nearest)))
+        texts.append(", ".join("passed" if r.reached is None else f"{r.reached:.0f}" for r in found.rungs))
         early.append(_at(curve, 0.075))
         late.append(float(curve["specialisation"].iloc[-1]))
         turns.append("never" if found.cooperation is None else f"{found.cooperation:.0f}")
+        notes.append(_still(curve))
+    why = "" if min(late) > 0.9 else "; ".join(notes)
     return [
-        Claim("steps at which rungs 1, 2, ... are reached", "; ".join(texts), "in order of importance", all(orders)),
+        Claim("nearest to rungs 1, 2, ... at step", "; ".join(minima), "in order of importance", all(orders)),
+        Claim(
+            "on rungs 1, 2, ... from step", "; ".join(texts), None, None, PASSED if "passed" in " ".join(texts) else ""
+        ),
         Claim("specialisation at 7.5% of the run", _range(early), "near 0: heads compete", max(early) < 0.2),
-        Claim("specialisation at the end", _range(late), "one head a group: near 1", min(late) > 0.9, WHY_NOT_ONE),
+        Claim("specialisation at the end", _range(late), "one head a group: near 1", min(late) > 0.9, why),
         Claim("competition turns into cooperation at step", "; ".join(turns), None, None),
     ]
 
 
-WHY_NOT_ONE = "the weakest group's head keeps half an eye on the strongest; the theory's flow ends at 0.64 too"
+PASSED = "passed: when the run came nearest to that rung, another was nearer still"
+
+
+def _still(curve: pd.DataFrame) -> str:
+    """Why the index is not 1 at the end: who looks elsewhere, and whether it still rises."""
+    last = curve.iloc[-1]
+    mass = head_mass(last)
+    P = mass / mass.sum(1, keepdims=True)
+    heads, groups = linear_sum_assignment(-P)
+    own = P[heads, groups]
+    worst = int(own.argmin())
+    rise = float(last["specialisation"]) - _at(curve, 0.75)
+    has = f"a head has only {own[worst]:.0%} on its group {groups[worst] + 1}"
+    return f"{has}; the index rose by {rise:.2f} in the last quarter"
+
+
+def head_mass(row: pd.Series) -> NDArray[np.float64]:
+    """Attention of the last layer's heads on the groups, (heads, groups), of a row of a curve."""
+    names = [c for c in row.index if re.match(r"group\d", c) and pd.notna(row[c])]
+    places = {c: tuple(map(int, c.removeprefix("group").split("_"))) for c in names}  # group, layer, head
+    layer = max(place[1] for place in places.values())
+    mine = {(head, group - 1): float(row[c]) for c, (group, at, head) in places.items() if at == layer}
+    out = np.zeros((1 + max(h for h, _ in mine), 1 + max(g for _, g in mine)))
+    for at, value in mine.items():
+        out[at] = value
+    return out
 
 
 def _at(curve: pd.DataFrame, fraction: float) -> float:
@@ -200,15 +241,26 @@ def _range(values: Sequence[float]) -> str:
 
 
 def mass_claims(table: pd.DataFrame) -> list[Claim]:
-    """What the maps show, as numbers: how alike the heads' maps are at the first and the last step kept."""
+    """What the maps show, as numbers: where the heads look and how alike they are, at the second and the last step."""
     whole = _whole(table)
     layer = whole[whole["layer"] == whole["layer"].max()]
     claims = []
     steps = sorted(layer["step"].unique())
     for step in (steps[min(1, len(steps) - 1)], steps[-1]):
-        maps = layer[layer["step"] == step].pivot_table("weight", "head", ["row", "column"]).to_numpy()
+        now = layer[layer["step"] == step]
+        maps = now.pivot_table("weight", "head", ["row", "column"]).to_numpy()
         unit = maps / np.linalg.norm(maps, axis=1, keepdims=True)
         alike = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
         text = f"{alike.min():.2f} to {alike.max():.2f}" if len(alike) else "one head"
         claims.append(Claim(f"cosine between two heads' maps at step {step}", text, None, None))
+        last = now[now["row"] == now["row"].max()]
+        lags = last.assign(lag=last["row"].max() + 1 - last["column"]).pivot_table("weight", "head", "lag")
+        looks = "; ".join(_most(row) for _, row in lags.iterrows())
+        claims.append(Claim(f"lags that the heads look at most at step {step}, last position", looks, None, None))
     return claims
+
+
+def _most(row: pd.Series) -> str:
+    """The three lags with most of a head's attention."""
+    top = row.sort_values(ascending=False).head(3)
+    return ", ".join(f"{lag} ({weight:.0%})" for lag, weight in top.items())

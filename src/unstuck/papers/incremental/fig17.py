@@ -29,7 +29,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    return ladder_figure(table, "overlapping groups")
+    return ladder_figure(table, "overlapping groups", by="heads")
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:

@@ -5,11 +5,12 @@ Loss above that of the truth, for several starts of the queries (values at zero)
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import ladder_data, minimal_runs, stages_of
+from unstuck.papers.incremental._ladder import ladder_data, minimal_runs, rungs_of, stages_of
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
@@ -39,7 +40,7 @@ def draw(table: pd.DataFrame) -> Figure:
             rows = part[part[key] == value]
             ax.plot(rows["step"], rows["excess_loss"], color=colour, label=f"{label}{value:g}")
         ax.set(xlabel="step", ylabel="loss above that of the truth", yscale="log")
-        ax.legend(loc="lower left", fontsize=7.5)
+        ax.legend(loc="upper right", fontsize=7.5)
     left.set_title("start of the queries, values at 0")
     right.set_title("importance ratio, Xavier start")
     return picture
@@ -55,8 +56,30 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     later = known == sorted(known) if len(known) > 1 else None
     zero = turns.get(0.0, 0.0) is None
     ends = ", ".join(f"m = {m:g}: {c['excess_loss'].iloc[-1]:.2f}" for m, c in ratios.groupby("m"))
+    stays = {float(m): _stay(curve) for m, curve in ratios.groupby("m")}
+    lengths = list(stays.values())
+    last = {s: stages_of(curve).rungs[-1].reached for s, curve in scales.groupby("query")}
     return [
         Claim("cooperation begins at step, by start of the queries", text, "later the smaller the start", later),
         Claim("queries that start at exactly 0 never specialise", "true" if zero else "false", None, None),
+        Claim(
+            "on the last rung from step, by start of the queries",
+            ", ".join(f"{s:g}: {'never' if t is None else f'{t:.0f}'}" for s, t in last.items()),
+            None,
+            None,
+        ),
+        Claim(
+            "steps for which rung 2 is the nearest",
+            ", ".join(f"m = {m:g}: {stay:.0f}" for m, stay in stays.items()),
+            "shorter the nearer m is to 1",
+            lengths == sorted(lengths),
+        ),
         Claim("loss above the truth at the end", ends, None, None),
     ]
+
+
+def _stay(curve: pd.DataFrame) -> float:
+    """How long the run is nearer to rung 2 than to the others."""
+    names = rungs_of(curve)
+    nearest = curve[names].to_numpy().argmin(1)
+    return float(np.gradient(curve["step"].to_numpy(dtype=float))[nearest == 1].sum())

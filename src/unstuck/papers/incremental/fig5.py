@@ -1,7 +1,7 @@
 """Figure 5: with less data the minimal model stops lower on the ladder, and early stopping picks a simpler predictor.
 
-Best validation loss against the size of the training set; KL to models of restricted context, and to the truncated
-truths, at the step with the best validation loss.
+Against the size of the training set: the best validation loss and that of the final model, the step at which it is
+best, and, there, KL to models of restricted context and to the truncated truths.
 """
 
 from pathlib import Path
@@ -54,25 +54,36 @@ def _stops(table: pd.DataFrame) -> pd.DataFrame:
                 **{"sequences": sequences, "seed": seed, "step": stop.step, "rung": stop.rung, "gain": stop.gain},
                 **{"best": stop.loss - truth, "final": stop.final_loss - truth},
                 **{c: at[c] for c in curve if c.startswith("context_")},
+                **{c: at[c] for c in rungs_of(curve)},
             }
         )
     return pd.DataFrame(rows).sort_values("sequences")
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    picture, (left, right) = panels(2, width=4.5)
+    picture, (first, second, third, fourth) = panels(4, width=3.4)
     stops = _stops(table)
     means = stops.groupby("sequences").mean()
     for column, colour, label in (("final", ORANGE, "final model"), ("best", BLUE, "best step")):
-        left.plot(stops["sequences"], stops[column], "o", ms=4, color=colour)
-        left.plot(means.index, means[column], "-", color=colour, label=label)
-    left.set(xscale="log", yscale="log", xlabel="training sequences", ylabel="validation loss above the truth")
-    left.legend(loc="upper right")
-    names = [c for c in stops if c.startswith("context_")]
-    for name, colour in shades(names).items():
-        right.plot(means.index, means[name], "o-", ms=4, color=colour, label=f"context {name.removeprefix('context_')}")
-    right.set(xscale="log", yscale="log", xlabel="training sequences", ylabel="KL to the restricted model, best step")
-    right.legend(loc="upper right")
+        first.plot(stops["sequences"], stops[column], "o", ms=4, color=colour)
+        first.plot(means.index, means[column], "-", color=colour, label=label)
+    first.set(yscale="log", ylabel="validation loss above the truth")
+    first.legend(loc="upper right")
+    second.plot(stops["sequences"], stops["step"], "o", ms=4, color=BLUE)
+    second.plot(means.index, means["step"], "-", color=BLUE)
+    second.set(yscale="log", ylabel="step with the best validation loss")
+    for ax, prefix, name, ylabel in (
+        (third, "context_", "context {}", "KL to the restricted model, best step"),
+        (fourth, "kl_", "$A^*_{{1:{}}}$", "KL to the truncated truth, best step"),
+    ):
+        columns = [c for c in stops if c.startswith(prefix)]
+        for column, colour in shades(columns).items():
+            label = name.format(column.removeprefix(prefix))
+            ax.plot(means.index, means[column], "o-", ms=4, color=colour, label=label)
+        ax.set(yscale="log", ylabel=ylabel)
+        ax.legend(loc="lower left")
+    for ax in (first, second, third, fourth):
+        ax.set(xscale="log", xlabel="training sequences")
     return picture
 
 
@@ -82,9 +93,20 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     text = ", ".join(f"{n}: {a if a == b else f'{a} to {b}'}" for n, (a, b) in rungs.iterrows())
     climbs = bool(np.all(np.diff(rungs["max"]) >= 0) and rungs["max"].iloc[0] < rungs["max"].iloc[-1])
     claims = [Claim("rung nearest at the best step, by sequences", text, "smaller data stops lower", climbs)]
+    steps = ", ".join(f"{n}: {step:.0f}" for n, step in stops.groupby("sequences")["step"].mean().items())
+    claims.append(Claim("best step, by sequences", steps, None, None))
     for size in (400, 9000):
         mine = stops[stops["sequences"] == size]
         if len(mine):
             ours = f"{mine['gain'].mean():.3f} ({mine['gain'].min():.3f} to {mine['gain'].max():.3f})"
-            claims.append(Claim(f"gain of early stopping over the final model, {size} sequences", ours, None, None))
+            claims.append(
+                Claim(
+                    f"gain of early stopping over the final model, {size} sequences",
+                    ours,
+                    "early stopping picks a better, simpler predictor" if size == 400 else None,
+                    bool(mine["gain"].min() > 0.01 and mine["rung"].max() < stops["rung"].max())
+                    if size == 400
+                    else None,
+                )
+            )
     return claims

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
+from unstuck.forecast.plateau import PlateauDetector, plateau_since
 from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.training.diversity import PlateauDetector, repeating
+from unstuck.training.diversity import repeating
 from unstuck.training.loop import Run
 
 
@@ -121,3 +122,14 @@ def test_copies_are_whole_where_they_must_be():
     assert repeating(SingleLocation(T=16, d=4), "B", 2.6).B == 4
     assert repeating(Recall(tokens=16, pairs=4), "B", 1.5).B == 2.5
     assert repeating(SingleLocation(T=16, d=4), "p", 0.3).p == 0.3
+
+
+def test_a_plateau_is_found_in_a_curve_and_dated():
+    rng = np.random.default_rng(0)
+    falling, flat = np.geomspace(5, 0.56, 40), np.full(100, 0.55)
+    curve = np.concatenate([falling, flat]) * (1 + 0.01 * rng.standard_normal(140))
+    assert plateau_since(curve.tolist()) == pytest.approx(38, abs=6)
+    assert plateau_since(np.geomspace(5, 0.1, 200).tolist()) is None
+    assert plateau_since([1.0] * 5) is None  # too few rows to say
+    long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
+    assert plateau_since(long.tolist()) == pytest.approx(2950, abs=100)

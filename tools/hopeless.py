@@ -67,7 +67,7 @@ def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
 
 
 def main() -> int:
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         table = pd.concat(list(pool.map(curve, KINDS)), ignore_index=True)
     table.to_csv(OUT, index=False, float_format="%.6g")
     print(table.groupby(["kind", "seed"])["test_loss"].last())

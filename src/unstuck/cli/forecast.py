@@ -41,7 +41,7 @@ def forecast(
 
     Needs the attention of each layer and head over training, as `unstuck train` and `unstuck.Watch` record it:
     columns attn_L_H (to tokens known to matter) or entropy_L_H (of any head). Only the second needs no knowledge of
-    the task; it speaks later.
+    the task; it speaks later. Of a curve with a loss alone it says whether it is on a plateau, and since when.
 
     [bold]Examples[/bold]
 
@@ -50,10 +50,14 @@ def forecast(
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
     from unstuck.forecast.forecaster import Forecaster
+    from unstuck.forecast.signals import available
     from unstuck.forecast.sources import read_curve
 
     with named_options({"level", "signal"}), warnings_as_sentences():
         curve = read_curve(source)
+        if not available(curve) and (loss := _loss_column(curve)) is not None:
+            _loss_alone(curve, loss, as_json)
+            return
         prior = None if law is None else _opinion(source, law, formula)
         found = Forecaster(signal, prior, level).of_curve(curve)
     if as_json:
@@ -62,6 +66,33 @@ def forecast(
     print(found)
     if prior is not None:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
+
+
+def _loss_column(curve: Any) -> str | None:
+    names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
+    named = [c for c in curve if "loss" in c.lower()]
+    return next((c for c in names if c in curve), named[0] if named else None)
+
+
+def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
+    """What a loss says without attention: whether it stands still, and since when; not for how long."""
+    from unstuck.forecast.plateau import plateau_since
+
+    rows = curve.dropna(subset=column)
+    start = plateau_since(rows[column].tolist())
+    since = None if start is None else float(rows["step"].iloc[start])
+    level = None if start is None else float(rows[column].iloc[start:].mean())
+    now = int(rows["step"].iloc[-1])
+    if as_json:
+        print(
+            json.dumps({"step": now, "plateau": None, "sign": False, "signal": column, "since": since, "loss": level})
+        )
+        return
+    if since is None:
+        print(f"not on a plateau at step {now:,}: {column} still falls")
+        return
+    print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,}")
+    say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 
 def _opinion(source: Path, store: Path, formula: str) -> tuple[float, float]:

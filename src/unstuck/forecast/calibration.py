@@ -96,7 +96,7 @@ def _fitted(x: Array, y: Array, off: Array) -> tuple[tuple[Array, Array], Array]
         curve = _falling(x, y - design @ tilt)
         rest = y - np.interp(x, *curve)
         weight = 1 / np.sqrt(np.maximum(np.abs(rest - design @ tilt), 0.03))
-        tilt = np.linalg.lstsq(design * weight[:, None], rest * weight, rcond=None)[0]
+        tilt[:] = np.linalg.lstsq(design * weight[:, None], rest * weight, rcond=None)[0]
     return curve, tilt
 
 

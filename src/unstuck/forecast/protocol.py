@@ -7,7 +7,6 @@ scored, then grouped by the part of the plateau that had elapsed.
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ def is_standard(run: dict[str, Any]) -> bool:
 
 
 def between(run: dict[str, Any]) -> bool:
-    """Cells of the grid of (d, T, B) like the fields of one colour of a chessboard, all runs with p, seeds from 2 on."""
+    """Cells of the grid of (d, T, B) like the fields of one colour of a chessboard; runs with p; seeds from 2 on."""
     field = round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"]))
     return field % 2 == 1 or run["p"] > 0 or run["seed"] >= 2
 
@@ -113,9 +112,7 @@ def extrapolation_error(table: pd.DataFrame) -> float:
     return total
 
 
-def forecasts(
-    chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float
-) -> pd.DataFrame:
+def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
     rows = []
     for run, curve in chosen:
         regression = run["name"] == "single_location"

@@ -28,7 +28,7 @@ def gain(curve: pd.DataFrame) -> Array:
 
 
 def chance(curve: pd.DataFrame) -> float:
-    """Logarithm of the attention to the relevant tokens at the start, over all heads: of uniform attention, -log(T/B)."""
+    """Logarithm of the attention to the relevant tokens at the start, over all heads: -log(T/B) where uniform."""
     return float(np.log(np.maximum(_columns(curve, "attn")[0].mean(), 1e-12)))
 
 

@@ -40,7 +40,9 @@ def reproduce(
         if raw.empty:
             return {}
     elif hasattr(figure, "overlaid"):
-        raw = figure.data(profile, progress, store or out / "store")
+        raw = figure.data(profile, progress, store or out / "store")  # type: ignore[call-arg]
+        if raw.empty:
+            return {}
     else:
         raw = figure.data(profile, progress)
     # What is drawn and compared is what is stored: the table as it comes back from its CSV.

@@ -7,45 +7,12 @@ has mastered what it is shown; where the loss settles again at a lower repetitio
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from unstuck.errors import BadInput
-
-
-@dataclass
-class PlateauDetector:
-    """Has a noisy measure stopped falling? Without a threshold, from its own noise.
-
-    The steps since the last change of level are halved; the measure stands still if the mean of the second half is not
-    below that of the first by more than `sure` standard errors, nor by more than `tolerance` of its value.
-    """
-
-    least: int = 100  # steps to look at
-    sure: float = 3.0
-    tolerance: float = 0.02
-    values: list[float] = field(default_factory=list)
-
-    def add(self, value: float) -> None:
-        self.values.append(value)
-
-    def reset(self) -> None:
-        self.values.clear()
-
-    @property
-    def stands(self) -> bool:
-        n = len(self.values)
-        if n < self.least:
-            return False
-        window = self.values[-max(self.least, n // 2) :]
-        half = len(window) // 2
-        first, second = window[:half], window[-half:]
-        fall = _mean(first) - _mean(second)
-        noise = math.sqrt((_variance(first) + _variance(second)) / half)
-        return fall <= max(self.sure * noise, self.tolerance * abs(_mean(first)))
+from unstuck.forecast.plateau import PlateauDetector, mean
 
 
 class DiversitySchedule:
@@ -104,7 +71,7 @@ class DiversitySchedule:
         weight = 1 / min(self.memory, len(self.detector.values))
         self.smooth = loss if self.smooth is None else (1 - weight) * self.smooth + weight * loss
         if self.stage == "diverse" and self.detector.stands:
-            self.plateau = _mean(self.detector.values[-self.detector.least :])
+            self.plateau = mean(self.detector.values[-self.detector.least :])
             self.stage = "repeating"
             self._change(self.most)
         elif self.stage == "repeating" and self._is_mastered():
@@ -151,13 +118,3 @@ def repeating(task: Any, key: str, repetition: float) -> Any:
         return dataclasses.replace(task, **{key: value})
     except (ValidationError, ValueError) as e:
         raise BadInput("schedule.most", repetition, f"such that the task can have {key} = {value:g}") from e
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)
-
-
-def _variance(values: list[float]) -> float:
-    mean = _mean(values)
-    return math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)

@@ -9,7 +9,7 @@ def trainer_callback(watch: Watch) -> Any:
     """For the Hugging Face Trainer: `Trainer(..., callbacks=[trainer_callback(watch)])`."""
     from transformers import TrainerCallback
 
-    class WatchCallback(TrainerCallback):  # type: ignore[misc]
+    class WatchCallback(TrainerCallback):
         """Looks after every so many optimiser steps, and takes the loss the Trainer logged last."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from unstuck.forecast.forecaster import Forecast, Forecaster
 
 from .record import attention_maps
 
-INDUCTION = (16, 24)  # sequences, and tokens of the part that each repeats
+INDUCTION = 16  # sequences that repeat themselves
 
 
 class Watch:
@@ -27,9 +27,9 @@ class Watch:
 
     `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to watch:
     True in (n, columns), seen from the last position, or in (n, rows, columns). With `vocabulary`, a model of token
-    indices is also tested for induction on random sequences that repeat themselves; `tokens` makes the model's input
-    from such a batch where it is more than the tensor itself. `attention` replaces the recording: a function of model
-    and inputs that gives the weights of each layer, (n, heads, rows, columns).
+    indices is also tested for induction on random sequences of `length` that repeat themselves; `tokens` makes the
+    model's input from such a batch where it is more than the tensor itself. `attention` replaces the recording: a
+    function of model and inputs that gives the weights of each layer, (n, heads, rows, columns).
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Watch:
         *,
         targets: Tensor | None = None,
         vocabulary: int | None = None,
+        length: int = 48,
         tokens: Callable[[Tensor], Any] = lambda batch: batch,
         every: int = 50,
         attention: Callable[[nn.Module, Any], list[Tensor]] = attention_maps,
@@ -47,11 +48,13 @@ class Watch:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
         if every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
+        if length < 4 or (vocabulary is not None and vocabulary < 2):
+            raise BadInput("length", length, "at least 4 tokens, of a vocabulary of at least 2")
         self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
         self.repeated = None
         if vocabulary is not None:
             rng = torch.Generator().manual_seed(0)
-            part = torch.randint(vocabulary, INDUCTION, generator=rng)
+            part = torch.randint(vocabulary, (INDUCTION, length // 2), generator=rng)
             device = next(model.parameters()).device
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
         self.rows: list[dict[str, float]] = []

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.forecast import protocol
+from unstuck.forecast.calibration import Calibration
 from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun
@@ -48,9 +49,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if name == "between":
             parts.append(_example(chosen))
             parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned[0]))
-    if not parts:
-        raise ValueError("no finished runs to forecast: do those of fig3-left first, into the same --out")
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def _example(chosen: list[protocol.Measured]) -> pd.DataFrame:
@@ -60,7 +59,7 @@ def _example(chosen: list[protocol.Measured]) -> pd.DataFrame:
     return said.assign(run_id=run["run_id"], set="between", method=LOSS, plateau=run["plateau"])
 
 
-def _hopeless(file: Path, known: dict[str, protocol.Calibration]) -> pd.DataFrame:
+def _hopeless(file: Path, known: dict[str, Calibration]) -> pd.DataFrame:
     if not file.is_file():
         return pd.DataFrame()
     rows = protocol.no_sign(pd.read_csv(file), known)

@@ -109,7 +109,9 @@ def draw(table: pd.DataFrame) -> Figure:
     runs = table[table["family"] == RUNS]
     sizes = f"flows: T = {LARGE} to {T[-1]}, d = {D[0]} to {D[-1]}"
     if not runs.empty:
-        sizes += f"\nTransformers: T = {runs['T'].min()} to {runs['T'].max()}, d = {runs['d'].min()} to {runs['d'].max()}"
+        sizes += (
+            f"\nTransformers: T = {runs['T'].min()} to {runs['T'].max()}, d = {runs['d'].min()} to {runs['d'].max()}"
+        )
     left.set_title(sizes)
     right.set_title("no repetition")
     middle.axhline(1, color=BLACK, ls="--", lw=1.2)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from unstuck.laws.stages import Stages, find_stages
+from unstuck.observe.ladder import specialisation
 from unstuck.observe.maps import draw_heads
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, curves, grid
@@ -151,13 +152,18 @@ def ladder_figure(table: pd.DataFrame, title: str, by: str = "seed") -> Figure:
         style: dict[str, Any] = FAINT if i else {"lw": 1.6}
         name = f"{by} {curve[by].iloc[0]:g}" if many else None
         left.plot(curve["step"], curve["excess_loss"], color="#222222", label=name, **style)
-        right.plot(curve["step"], curve["specialisation"], color="#222222", **style)
+        layers = by_layer(curve)
+        for layer, (index, line) in enumerate(zip(layers.values(), ("-", "--", ":", "-."), strict=False)):
+            label = f"layer {layer + 1}" if len(layers) > 1 and i == 0 else None
+            right.plot(curve["step"], index, line, color="#222222", label=label, **style)
         plot_ladder(middle, curve, faint=i > 0)
     left.set(xlabel="step", ylabel="loss above that of the truth", yscale="log", title=title)
     if many:
         left.legend(loc="upper right")
     middle.set_title("shaded: on that rung")
     right.set(xlabel="step", ylabel="specialisation index", ylim=(-0.02, 1))
+    if right.get_legend_handles_labels()[0]:
+        right.legend(loc="upper left")
     legend_outside(picture, middle)
     return picture
 
@@ -181,7 +187,12 @@ def _whole(table: pd.DataFrame) -> pd.DataFrame:
 def ladder_claims(table: pd.DataFrame) -> list[Claim]:
     """Order of stages, and specialisation early and late, run by run."""
     orders, minima, texts, early, late, turns, notes = [], [], [], [], [], [], []
-    for _, curve in table.groupby("run_id", sort=False):
+    where = ""
+    for _, whole in table.groupby("run_id", sort=False):
+        layers = by_layer(whole)
+        layer = max(layers, key=lambda at: layers[at][-1])
+        where = f" of layer {layer + 1}" if len(layers) > 1 else ""
+        curve = whole.assign(specialisation=layers[layer])
         found = stages_of(curve)
         nearest = [rung.nearest for rung in found.rungs]
         minima.append(", ".join(f"{step:.0f}" for step in nearest))
@@ -190,15 +201,15 @@ def ladder_claims(table: pd.DataFrame) -> list[Claim]:
         early.append(_at(curve, 0.075))
         late.append(float(curve["specialisation"].iloc[-1]))
         turns.append("never" if found.cooperation is None else f"{found.cooperation:.0f}")
-        notes.append(_still(curve))
+        notes.append(_still(curve, layer))
     why = "" if min(late) > 0.9 else "; ".join(notes)
     return [
         Claim("nearest to rungs 1, 2, ... at step", "; ".join(minima), "in order of importance", all(orders)),
         Claim(
             "on rungs 1, 2, ... from step", "; ".join(texts), None, None, PASSED if "passed" in " ".join(texts) else ""
         ),
-        Claim("specialisation at 7.5% of the run", _range(early), "near 0: heads compete", max(early) < 0.2),
-        Claim("specialisation at the end", _range(late), "one head a group: near 1", min(late) > 0.9, why),
+        Claim(f"specialisation{where} at 7.5% of the run", _range(early), "near 0: heads compete", max(early) < 0.2),
+        Claim(f"specialisation{where} at the end", _range(late), "one head a group: near 1", min(late) > 0.9, why),
         Claim("competition turns into cooperation at step", "; ".join(turns), None, None),
     ]
 
@@ -206,29 +217,34 @@ def ladder_claims(table: pd.DataFrame) -> list[Claim]:
 PASSED = "passed: when the run came nearest to that rung, another was nearer still"
 
 
-def _still(curve: pd.DataFrame) -> str:
+def _still(curve: pd.DataFrame, layer: int) -> str:
     """Why the index is not 1 at the end: who looks elsewhere, and whether it still rises."""
     last = curve.iloc[-1]
-    mass = head_mass(last)
+    mass = head_mass(last, layer)
     P = mass / mass.sum(1, keepdims=True)
     heads, groups = linear_sum_assignment(-P)
     own = P[heads, groups]
     worst = int(own.argmin())
     rise = float(last["specialisation"]) - _at(curve, 0.75)
     has = f"a head has only {own[worst]:.0%} on its group {groups[worst] + 1}"
-    return f"{has}; the index rose by {rise:.2f} in the last quarter"
+    return f"{has}; the index changed by {rise:+.2f} in the last quarter"
 
 
-def head_mass(row: pd.Series) -> NDArray[np.float64]:
-    """Attention of the last layer's heads on the groups, (heads, groups), of a row of a curve."""
-    names = [c for c in row.index if re.match(r"group\d", c) and pd.notna(row[c])]
-    places = {c: tuple(map(int, c.removeprefix("group").split("_"))) for c in names}  # group, layer, head
-    layer = max(place[1] for place in places.values())
-    mine = {(head, group - 1): float(row[c]) for c, (group, at, head) in places.items() if at == layer}
+def head_mass(row: pd.Series, layer: int) -> NDArray[np.float64]:
+    """Attention of a layer's heads on the groups, (heads, groups), of a row of a curve."""
+    places = [re.fullmatch(rf"group(\d+)_{layer}_(\d+)", str(c)) for c in row.index if pd.notna(row[c])]
+    mine = {(int(p[2]), int(p[1]) - 1): float(row[p[0]]) for p in places if p}
     out = np.zeros((1 + max(h for h, _ in mine), 1 + max(g for _, g in mine)))
     for at, value in mine.items():
         out[at] = value
     return out
+
+
+def by_layer(curve: pd.DataFrame) -> dict[int, NDArray[np.float64]]:
+    """The specialisation index of each layer over a run."""
+    names = [re.fullmatch(r"group1_(\d+)_0", str(c)) for c in curve if curve[c].notna().all()]
+    layers = sorted(int(found[1]) for found in names if found)
+    return {at: np.array([specialisation(head_mass(row, at)) for _, row in curve.iterrows()]) for at in layers}
 
 
 def _at(curve: pd.DataFrame, fraction: float) -> float:

@@ -53,6 +53,7 @@ results: .venv/run.stamp
 
 theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results
+	$(BIN)/unstuck reproduce fit-censored --profile paper --out results
 	$(BIN)/python tools/generate_docs.py
 
 docs: .venv/dev.stamp

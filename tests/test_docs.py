@@ -58,7 +58,7 @@ def test_pictures_in_the_pages_exist():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md"]
+    "page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md", "docs/stuck.md"]
 )
 def test_python_examples_in_the_pages_run(page):
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))

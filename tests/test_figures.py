@@ -1,6 +1,7 @@
 """The figures: what they claim on the stated grids, what they write, and that pictures follow from tables alone."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -65,6 +66,19 @@ def test_progress_law_collapses_all_flows():
     forecast = large["fraction"] / progress_law.law(large["delta_a"])
     assert (forecast - 1).abs().max() < 0.06
     assert (forecast - 1).abs().median() < 0.02
+
+
+def test_progress_law_takes_the_runs_a_store_has():
+    """The committed Transformers lie over the theory: from the law alone, within a third at half of the plateau."""
+    table = progress_law.data("cpu", quiet, Path(__file__).parents[1] / "results" / "store")
+    runs = table[table["family"] == progress_law.RUNS]
+    assert len(runs.drop_duplicates(["T", "d", "B", "seed"])) > 50
+    half = runs[(runs["fraction"] - 0.5).abs() < 0.006]
+    assert ((half["fraction"] / progress_law.law(half["delta_a"])) - 1).abs().median() < 0.33
+    claims = {c.quantity: c for c in progress_law.compare(table)}
+    assert any("Transformers" in quantity for quantity in claims)
+    alone = progress_law.data("cpu", quiet, Path("nowhere"))
+    assert set(alone["family"]) == set(progress_law.FAMILIES)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -7,12 +7,19 @@ Importing `unstuck` imports none of the parts; `unstuck.train` and the submodule
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "train"]
+__all__ = ["DiversitySchedule", "Forecaster", "Watch", "__version__", "train"]
+
+_PLACES = {
+    "train": "unstuck.api",
+    "Forecaster": "unstuck.forecast",
+    "Watch": "unstuck.watch",
+    "DiversitySchedule": "unstuck.training.diversity",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":
-        from unstuck.api import train
+    if name in _PLACES:
+        from importlib import import_module
 
-        return train
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'unstuck' has no attribute {name!r}")

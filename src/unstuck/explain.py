@@ -68,7 +68,7 @@ def explain_prediction(setting: "Flow", answer: dict[str, Any], *, never: bool, 
         out.print("[dim]T/B is not large beside √d here, so trust the integrated plateau, not the closed forms.[/dim]")
 
 
-def explain_law(law: "PowerLaw") -> None:
+def explain_law(law: "PowerLaw", predictions: list[dict[str, Any]], ranking: Any) -> None:
     out = _console()
     out.print(f"[bold]{escape(str(law))}[/bold]\n")
     percent = f"{law.level:.0%}"
@@ -78,7 +78,20 @@ def explain_law(law: "PowerLaw") -> None:
         table.add_row(escape(what), f"{row['estimate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
     out.print(table)
     worst = abs(law.residuals).max()
-    out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {law.censored} censored; largest residual {worst:.1%}")
+    late = f"{law.censored} censored" + (f", {law.used} of them used as such" if law.censored else "")
+    out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {late}; largest residual {worst:.1%}")
+    for found in predictions:
+        sizes = ", ".join(f"{k} = {v:g}" for k, v in found.items() if k not in ("plateau", "low", "high", "beyond"))
+        out.print(
+            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], 90% interval {found['low']:,.0f} to "
+            f"{found['high']:,.0f}"
+        )
+    if ranking is not None:
+        out.print()
+        table = _table("law", "AIC, above the best", "log likelihood of a run of an unseen size", "R²")
+        for row in ranking.itertuples(index=False):
+            table.add_row(escape(row[0]), f"{row[1]:.1f}", f"{row[2]:.3f}", f"{row[3]:.4f}")
+        out.print(table)
 
 
 def explain_figures(results: list[dict[str, Any]], out: Path) -> None:
@@ -171,7 +184,20 @@ def _line(run: Any) -> str:
     if "specialisation" in row:
         return f"{where}   {_ladder(row)}"
     rate = run.step / run.seconds if run.seconds else 0.0
-    return f"{where}{measure}{attention}   {rate:.1f} steps/s"
+    return f"{where}{measure}{attention}   {rate:.1f} steps/s{_expected(run)}"
+
+
+def _expected(run: Any) -> str:
+    """What the forecaster says, in a second line, of a run that is still on its plateau."""
+    import pandas as pd
+
+    from unstuck.forecast import Forecaster
+    from unstuck.forecast.signals import available
+
+    curve = pd.DataFrame(run.rows)
+    if len(curve) < 3 or run.watch.crossings or not run.watch.thresholds or not available(curve):
+        return ""
+    return f"\n{Forecaster().of_curve(curve)}"
 
 
 def _ladder(row: dict[str, float]) -> str:
@@ -245,7 +271,7 @@ def explain_runs(table: Any, directory: Path) -> None:
     if table.empty:
         _console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
         return
-    varied = [c for c in table.columns if table[c].map(str).nunique() > 1 and not c.startswith("crossing_")]
+    varied = [c for c in table.columns if len(set(table[c].map(str))) > 1 and not c.startswith("crossing_")]
     fixed = [c for c in ("status", "plateau_steps", "steps", "seconds") if c in table.columns]
     columns = ["run_id", *(c for c in varied if c not in ("run_id", *fixed)), *fixed]
     view = _table(*columns)

@@ -48,7 +48,7 @@ def reproduce(
 
       unstuck reproduce fig3-left --profile cpu --dry-run
     """
-    from unstuck.papers.catalogue import available
+    from unstuck.papers.catalogue import available, entries
     from unstuck.papers.figure import PROFILES, is_trained, load, overall, plan
     from unstuck.papers.reproduce import reproduce as run
     from unstuck.papers.reproduce import reproduce_all
@@ -63,7 +63,7 @@ def reproduce(
     modules = {name: load(name) for name in names}
     theory = [name for name in names if not is_trained(modules[name])]
     if figure == "theory":
-        names = theory
+        names = theory = [name for name in theory if entries()[name].needs.startswith("theory")]
     if dry_run:
         _print_plan({name: plan(modules[name], chosen) for name in names}, chosen, as_json)
         return

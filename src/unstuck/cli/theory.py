@@ -94,6 +94,7 @@ def fit(
     formula: Annotated[
         str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
     ],
+    more: Annotated[list[str] | None, typer.Argument(metavar="", hidden=True)] = None,
     level: Annotated[
         float, typer.Option("--level", parser=real, metavar="NUMBER", help="Coverage of the intervals.")
     ] = 0.95,
@@ -107,12 +108,31 @@ def fit(
             "--threshold", metavar="NUMBER", help="Fit the crossing of this threshold, if the runs recorded it."
         ),
     ] = None,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", metavar="NUMBER|fit", help="Steps before the law begins; fit takes the most likely."),
+    ] = "0",
+    predict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predict",
+            metavar="SIZES",
+            help="Predict the plateau of a new run: d=64 T=256 B=1; may be repeated, quoted.",
+        ),
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare", metavar="FORMULA", help="Another law to compare with, over the same runs; may be repeated."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a power law to the plateaus of finished runs, by least squares on logarithms.
+    """Fit a power law to the plateaus of runs, those that did not emerge included.
 
     Each term gets one exponent; a term is an arithmetic expression of the table's columns, with sqrt and log.
-    The table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps.
+    The table needs a column plateau_steps (empty where a run did not emerge) and may have status and steps, the
+    last step of a run: a run that had not emerged by then is used as just that (a log-normal law of failure times).
 
     [bold]Examples[/bold]
 
@@ -121,27 +141,60 @@ def fit(
       unstuck fit results/fig2-right.csv "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
 
       unstuck fit runs "d + T/B" --where layer_norm=false --where "T<=64"
+
+      unstuck fit runs "d + T/B" --compare "d + T*log(T)/B" --compare "T/B" --predict d=64 T=256 B=1
     """
-    from unstuck.laws import fit_power_law, read_table
+    from unstuck.laws import compare_laws, fit_power_law, read_table
     from unstuck.laws.tables import at_threshold
     from unstuck.laws.tables import where as where_rows
 
-    with named_options({"level", "where", "threshold"}), warnings_as_sentences():
+    with named_options({"level", "where", "threshold", "offset"}), warnings_as_sentences():
         table = where_rows(read_table(source), where or [])
         if threshold is not None:
             table = at_threshold(table, threshold)
         elif "threshold" in table and table["threshold"].nunique() > 1:
             several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
             raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
-        law = fit_power_law(table, formula, level=level)
-    if law.censored:
+        law = fit_power_law(table, formula, level=level, offset="fit" if offset == "fit" else real(offset))
+        asked = [_sizes(words) for words in _joined(predict or [], more or [])]
+        predictions = [{**sizes, **law.predict_interval(sizes).iloc[0].to_dict()} for sizes in asked]
+        ranking = compare_laws(table, [formula, *compare]) if compare else None
+    if law.censored > law.used:
         say(
-            f"warning: {law.censored} of {law.n + law.censored} runs did not emerge and are left out, "
-            "which biases the law towards short plateaus."
+            f"warning: {law.censored - law.used} of {law.n + law.censored} runs did not emerge and, as their last step "
+            "is not known (column steps), are left out, which biases the law towards short plateaus."
         )
+    for found in predictions:
+        if found["beyond"]:
+            say(f"warning: {found['beyond']} lies beyond the runs of this law; the interval takes it to hold there.")
     if as_json:
-        print(json.dumps(law.as_json()))
+        answer = law.as_json()
+        if predictions:
+            answer["predictions"] = predictions
+        if ranking is not None:
+            answer["laws"] = ranking.to_dict("records")
+        print(json.dumps(answer))
         return
     from unstuck.explain import explain_law
 
-    explain_law(law)
+    explain_law(law, predictions, ranking)
+
+
+def _joined(predict: list[str], more: list[str]) -> list[str]:
+    """The sizes after --predict need no quotes: words that follow it belong to it."""
+    if more and not predict:
+        raise BadInput(
+            "argument", more[0], "given after --predict, as sizes of a new run, or part of the quoted formula"
+        )
+    return [*predict[:-1], " ".join([predict[-1], *more])] if predict else []
+
+
+def _sizes(words: str) -> dict[str, float]:
+    """`d=64 T=256` as numbers."""
+    out: dict[str, float] = {}
+    for word in words.replace(",", " ").split():
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise BadInput("--predict", words, "sizes such as 'd=64 T=256 B=1'")
+        out[name] = real(value)
+    return out

@@ -133,7 +133,7 @@ def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
         case ast.Constant(value=value):
             return float(value)  # type: ignore[arg-type]
         case ast.Name() | ast.Attribute():
-            return _column(_names(node)[0], table)
+            return column(_names(node)[0], table)
         case ast.UnaryOp(operand=operand):
             return -_evaluate(operand, table)
         case ast.BinOp(left=left, op=op, right=right):
@@ -143,7 +143,7 @@ def _evaluate(node: ast.expr, table: Mapping[str, Any]) -> Any:
     raise AssertionError(f"{ast.dump(node)} passed the parser")
 
 
-def _column(name: str, table: Mapping[str, Any]) -> Array:
+def column(name: str, table: Mapping[str, Any]) -> Array:
     """A column by its name; `task.T` also finds `T`, and `T` the one column that ends in `.T`."""
     names = [str(n) for n in table]
     found = [n for n in (name, name.rpartition(".")[2]) if n in names] or [n for n in names if n.endswith(f".{name}")]

@@ -1,22 +1,28 @@
-"""Power laws of the plateau by least squares on logarithms (D.2, Eq. 22-23).
+"""Power laws of the plateau on logarithms (D.2, Eq. 22-23).
 
     log T_plateau = log C + sum_i x_i log term_i
 
-Runs that did not emerge are counted as censored and left out here, which biases the law low; the fit says so. Runs of
-one size that differ in their seed share whatever the law gets wrong there, so intervals rest on the means of sizes.
+Where all runs emerged, by least squares. Runs that did not emerge by their last step say that their plateau is longer;
+they are used as such where that step is known (laws/censored.py), for to leave them out biases the law towards short
+plateaus. Runs of one size that differ in their seed share whatever the law gets wrong there, so intervals rest on
+sizes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import optimize
 
 from unstuck.errors import BadInput
 from unstuck.theory.setting import real
 
-from .formula import Term, parse
+from .censored import Data, Fit, fit
+from .formula import Term, column, parse
 
 Array = NDArray[np.float64]
 
@@ -32,22 +38,55 @@ class PowerLaw:
     intervals: dict[str, tuple[float, float]]
     r2: float  # of log plateaus, over the emerged runs
     n: int  # emerged runs fitted
-    censored: int  # runs that did not emerge, left out
+    censored: int  # runs that did not emerge
+    used: int  # of those, how many it is known of by which step they had not
     level: float  # of the intervals
-    residuals: Array = field(repr=False)  # log measured - log fitted, in the order of the table
+    residuals: Array = field(repr=False)  # log measured - log fitted of the emerged runs, in the order of the table
     terms: list[Term] = field(repr=False)
+    data: Data = field(repr=False)  # all runs that were used, as logarithms from their means
+    centre: Array = field(repr=False)  # those means
+    offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
 
     def predict(self, table: Any) -> Array:
         """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
-        table = pd.DataFrame(table) if isinstance(table, pd.DataFrame) else {k: np.asarray(v) for k, v in table.items()}
         logs = np.log(self.constant)
         for term in self.terms:
-            logs = logs + self.exponents[term.text] * np.log(term.evaluate(table))
-        return np.asarray(np.exp(logs), dtype=float)
+            logs = logs + self.exponents[term.text] * np.log(term.evaluate(_columns(table)))
+        return np.asarray(np.exp(logs) + self.offset, dtype=float)
+
+    @cached_property
+    def likely(self) -> Fit:
+        """The law as a likelihood: the spread over sizes and seeds, and what is needed to predict with an interval."""
+        return fit(self.data)
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the logarithms of the plateaus, so that laws with and without an offset can be compared."""
+        steps = np.exp(self.data.y[~self.data.censored])
+        return self.likely.log_likelihood + float(np.sum(np.log1p(self.offset / steps)))
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion; laws over the same runs can be compared by it, less is better."""
+        return 2 * (len(self.terms) + 2 + self.data.repeated + (self.offset > 0)) - 2 * self.log_likelihood
+
+    def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
+        """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
+        that lie outside of what the law was fitted on."""
+        level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
+        logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(_columns(table)))) for term in self.terms])
+        logs = logs - self.centre
+        rows = np.column_stack([np.ones(len(logs)), logs])
+        plateau, low, high = (np.exp(x) + self.offset for x in self.likely.predicted(rows, level))
+        seen = self.data.X[:, 1:]
+        outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
+        beyond = [" ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
+        return pd.DataFrame({"plateau": plateau, "low": low, "high": high, "beyond": beyond})
 
     def __str__(self) -> str:
         factors = " ".join(f"({text})^{x:.3g}" for text, x in self.exponents.items())
-        return f"plateau = {self.constant:.3g} {factors}"
+        before = f"{self.offset:.3g} + " if self.offset else ""
+        return f"plateau = {before}{self.constant:.3g} {factors}"
 
     def summary(self) -> pd.DataFrame:
         """A table to paste: one row for the constant and each exponent, with its interval."""
@@ -65,15 +104,28 @@ class PowerLaw:
             "r2": self.r2,
             "n": self.n,
             "censored": self.censored,
+            "used": self.used,
+            "offset": self.offset,
         }
 
 
-def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
-    """Fit `formula` to the emerged runs of a table (or mapping of columns) with `plateau_steps`.
+def fit_power_law(
+    table: Any,
+    formula: str,
+    *,
+    level: float = 0.95,
+    sizes: Sequence[str] = (),
+    offset: float | Literal["fit"] = 0.0,
+) -> PowerLaw:
+    """Fit `formula` to the runs of a table (or mapping of columns) with `plateau_steps`.
 
     A `status` column, where there is one, says which runs emerged and which were censored; without it, those
     with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
-    counted.
+    counted. A column `steps` says by which step a censored run had not emerged; without it, it is left out. Runs are of
+    one size if they agree in the columns that the formula names, and in `sizes`.
+
+    With an `offset` the law is that of the steps after it: plateau = offset + constant * ...; "fit" takes the most
+    likely one. Every run has some steps before the law begins; where plateaus are short, they bend it.
 
     Examples:
         >>> runs = pd.DataFrame({"T": [64, 128, 256, 512], "plateau_steps": [130.0, 255.0, 520.0, 1010.0]})
@@ -81,8 +133,6 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
         >>> round(law.exponents["T"], 2), law.n
         (0.99, 4)
     """
-    import statsmodels.api as sm  # a second to import, and only fits need it
-
     terms = parse(formula)
     for term in terms:
         if "plateau_steps" in term.columns:
@@ -90,6 +140,15 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = pd.DataFrame(table)
     emerged = _emerged(table)
+    if offset == "fit":
+        offset = _likely_offset(table, formula, float(table.loc[emerged, "plateau_steps"].min()), sizes)
+    offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
+    if offset:
+        table = table.assign(plateau_steps=table["plateau_steps"] - offset)
+        if "steps" in table:
+            table = table.assign(steps=table["steps"] - offset)
+        if (table.loc[emerged, "plateau_steps"] <= 0).any():
+            raise BadInput("offset", offset, "below the shortest plateau")
     runs = table[emerged]
     plateaus = pd.to_numeric(runs["plateau_steps"], errors="coerce").to_numpy(dtype=float)
     if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
@@ -100,30 +159,121 @@ def fit_power_law(table: Any, formula: str, *, level: float = 0.95) -> PowerLaw:
 
     if np.ptp(np.log(plateaus)) < 1e-12:
         raise BadInput("plateau_steps", "the same in all emerged runs", "one that varies, to have a law")
-    logs = np.column_stack([np.log(term.evaluate(runs)) for term in terms])
-    _check_identified(terms, logs)
-    result = sm.OLS(np.log(plateaus), sm.add_constant(logs, has_constant="add")).fit()
-    sizes, cell, counts = np.unique(logs.round(9), axis=0, return_inverse=True, return_counts=True)
-    judged = result
-    if len(terms) + 1 < len(sizes) < len(runs):
-        # The same estimates from the means over seeds, but as many observations as there are sizes.
-        means = np.bincount(cell.ravel(), np.log(plateaus)) / counts
-        judged = sm.WLS(means, sm.add_constant(sizes, has_constant="add"), weights=counts).fit()
-    bounds = judged.conf_int(alpha=1 - level)
+    late = ~emerged if "status" not in table else table["status"] == "censored"
+    ended = table[late & _known_end(table)]
+    used = pd.concat([runs, ended])
+    logs = np.column_stack([np.log(term.evaluate(used)) for term in terms])
+    _check_identified(terms, logs[: len(runs)])
+    centre = logs.mean(0)
+    columns = dict.fromkeys([*(c for term in terms for c in term.columns), *sizes])
+    raw = np.column_stack([column(name, used) for name in columns])
+    _, cell = np.unique(raw, axis=0, return_inverse=True)
+    steps = np.concatenate([plateaus, ended["steps"].to_numpy(dtype=float) if len(ended) else []])
+    data = Data(
+        X=np.column_stack([np.ones(len(logs)), logs - centre]),
+        y=np.log(steps),
+        censored=np.arange(len(logs)) >= len(runs),
+        size=cell.ravel(),
+    )
     names = [t.text for t in terms]
+    found = {"formula": formula, "n": len(runs), "censored": int(late.sum()), "used": len(ended), "level": level}
+    found |= {"terms": terms, "data": data, "centre": centre, "offset": offset}
+    if len(ended):
+        return _from_all(names, found, data, centre, level)
+    return _from_emerged(names, found, np.log(plateaus), logs, cell.ravel(), level)
+
+
+def _from_emerged(
+    names: list[str], found: dict[str, Any], y: Array, logs: Array, cell: NDArray[np.int64], level: float
+) -> PowerLaw:
+    """By least squares."""
+    import statsmodels.api as sm  # a second to import, and only fits need it
+
+    result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
+    counts = np.bincount(cell)
+    judged = result
+    if len(names) + 1 < len(counts) < len(y):
+        # The same estimates from the means over seeds, but as many observations as there are sizes.
+        means = np.bincount(cell, y) / counts
+        at = np.column_stack([np.bincount(cell, x) / counts for x in logs.T])
+        judged = sm.WLS(means, sm.add_constant(at, has_constant="add"), weights=counts).fit()
+    bounds = judged.conf_int(alpha=1 - level)
     return PowerLaw(
-        formula=formula,
         constant=float(np.exp(result.params[0])),
         constant_interval=_pair(np.exp(bounds[0])),
         exponents=dict(zip(names, map(float, result.params[1:]), strict=True)),
         intervals=dict(zip(names, map(_pair, bounds[1:]), strict=True)),
         r2=float(result.rsquared),
-        n=len(runs),
-        censored=int((~emerged if "status" not in table else table["status"] == "censored").sum()),
-        level=level,
         residuals=np.asarray(result.resid, dtype=float),
-        terms=terms,
+        **found,
     )
+
+
+def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
+    """By likelihood, with the runs that did not emerge as such."""
+    likely = fit(data)
+    back = np.array([1.0, *-centre])  # the constant, where all logarithms are 0
+    constant = float(back @ likely.beta)
+    doubt = float(np.sqrt(back @ likely.covariance @ back) * likely.quantile(level))
+    seen = ~data.censored
+    residuals = (data.y - data.X @ likely.beta)[seen]
+    law = PowerLaw(
+        constant=float(np.exp(constant)),
+        constant_interval=(float(np.exp(constant - doubt)), float(np.exp(constant + doubt))),
+        exponents=dict(zip(names, map(float, likely.beta[1:]), strict=True)),
+        intervals={name: likely.interval(i + 1, level) for i, name in enumerate(names)},
+        r2=float(1 - np.sum(residuals**2) / np.sum((data.y[seen] - data.y[seen].mean()) ** 2)),
+        residuals=residuals,
+        **found,
+    )
+    vars(law)["likely"] = likely
+    return law
+
+
+def _likely_offset(table: pd.DataFrame, formula: str, shortest: float, sizes: Sequence[str]) -> float:
+    """The offset under which the plateaus are most likely, below the shortest of them."""
+
+    def loss(offset: float) -> float:
+        return -fit_power_law(table, formula, sizes=sizes, offset=offset).log_likelihood
+
+    best = optimize.minimize_scalar(loss, bounds=(0.0, 0.9 * shortest), method="bounded", options={"xatol": 0.5})
+    return float(best.x) if best.fun < loss(0.0) else 0.0
+
+
+def compare_laws(table: Any, formulas: Sequence[str]) -> pd.DataFrame:
+    """Laws over the same runs, the best first: AIC, and the mean log likelihood of a size the law did not see."""
+    columns = list(dict.fromkeys(c for formula in formulas for term in parse(formula) for c in term.columns))
+    laws = [fit_power_law(table, formula, sizes=columns) for formula in formulas]
+    rows = []
+    for law in laws:
+        rows.append({"formula": law.formula, "AIC": law.aic, "held out": _held_out(law.data), "R²": law.r2})
+    out = pd.DataFrame(rows).sort_values("AIC", ignore_index=True)
+    return out.assign(AIC=out["AIC"] - out["AIC"].min())
+
+
+def _held_out(data: Data) -> float:
+    """Mean log likelihood of a run whose size was left out of the fit, over all sizes."""
+    total = 0.0
+    for size in range(data.sizes):
+        away = data.size != size
+        rest = data.part(away)
+        if rest.X.shape[0] <= rest.X.shape[1] or np.linalg.matrix_rank(rest.X) < rest.X.shape[1]:
+            return float("nan")
+        law = fit(rest)
+        total += law.log_likelihood_of(data.part(~away))
+    return total / len(data.y)
+
+
+def _known_end(table: pd.DataFrame) -> pd.Series:
+    """Rows whose last step is known."""
+    if "steps" not in table:
+        return pd.Series(data=False, index=table.index)
+    steps = pd.to_numeric(table["steps"], errors="coerce")
+    return steps.gt(0) & np.isfinite(steps)
+
+
+def _columns(table: Any) -> Any:
+    return table if isinstance(table, pd.DataFrame) else {k: np.asarray(v) for k, v in table.items()}
 
 
 def _pair(bounds: Array) -> tuple[float, float]:
@@ -140,8 +290,8 @@ def _emerged(table: pd.DataFrame) -> pd.Series:
 
 def _check_identified(terms: list[Term], logs: Array) -> None:
     """A constant term, or two that move together, have no exponent of their own."""
-    for term, column in zip(terms, logs.T, strict=True):
-        if np.ptp(column) < 1e-9:
+    for term, values in zip(terms, logs.T, strict=True):
+        if np.ptp(values) < 1e-9:
             raise BadInput(
                 f"term {term.text!r}", "the same in all emerged runs", "one that varies, to have an exponent"
             )

@@ -4,6 +4,7 @@ papers' own figures, and entry points `unstuck.figures` of other packages, are f
 import ast
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -18,6 +19,9 @@ class Entry:
     def paper(self) -> str:
         return "incremental" if self.name.startswith("incremental-") else "emergence"
 
+
+#: Figures that need a package which is not one of ours.
+PACKAGES = {"gpt2-induction": "transformers"}
 
 _THEORY, _SGD = "theory", "theory and the toy model by SGD"
 _LAB, _RECALL, _MARKOV = "Transformer runs on regression", "Transformer runs on recall", "runs on the Markov task"
@@ -48,6 +52,10 @@ _ENTRIES = [
     Entry("fig11", "Transformer: loss curves", _LAB),
     Entry("fig12", "Transformer: loss curves with p, repeated and clean test data", _LAB),
     Entry("fig13", "Transformer: layers and heads", _LAB),
+    Entry("fit-censored", "laws from runs of which some did not emerge", "simulated sweeps", ours=True),
+    Entry("fit-halves", "a law of small sizes, tested on large ones", _LAB, ours=True),
+    Entry("forecast", "the plateau's end, forecast while the loss is flat", _LAB, ours=True),
+    Entry("gpt2-induction", "a small GPT-2 watched: induction heads form", "the package transformers", ours=True),
     Entry("fig13-split", "Transformer: heads that share the width", _LAB, ours=True),
     Entry("fig14", "Transformer: position and relevance feature", _LAB),
     Entry("fig15", "Transformer: SGD against Adam", _LAB),
@@ -103,6 +111,8 @@ def module_of(name: str) -> str:
 
 def is_available(name: str) -> bool:
     path = Path(__file__).parent.parent.joinpath(*module_of(name).split(".")[1:]).with_suffix(".py")
+    if name in PACKAGES and find_spec(PACKAGES[name]) is None:
+        return False
     return path.is_file() or any(point.name == name for point in entry_points(group="unstuck.figures"))
 
 

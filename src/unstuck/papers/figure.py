@@ -6,6 +6,8 @@ A figure module has a docstring whose first line is its title, and
     data(profile, progress) -> DataFrame     run it: a tidy table from which the rest follows
     draw(table) -> matplotlib Figure         the picture, from the table alone
     compare(table) -> list[Claim]            ours beside the paper's, from the table alone
+
+One of theory may also have `overlaid(profile)`, runs which its `data` draws on where the store has them.
 """
 
 import importlib

@@ -39,6 +39,10 @@ def reproduce(
         raw, trained = _trained_table(figure, profile, progress, store or out / "store", workers if run else 0)
         if raw.empty:
             return {}
+    elif hasattr(figure, "overlaid"):
+        raw = figure.data(profile, progress, store or out / "store")  # type: ignore[call-arg]
+        if raw.empty:
+            return {}
     else:
         raw = figure.data(profile, progress)
     # What is drawn and compared is what is stored: the table as it comes back from its CSV.

@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from unstuck.errors import BadInput, Impossible, nearest
 
-from .run import OptimSpec, RunSpec, TrainSpec
+from .run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 
-SECTIONS = ("task", "model", "optim", "train", "seed")
+SECTIONS = ("task", "model", "optim", "train", "schedule", "seed")
 
 
 def shipped() -> list[str]:
@@ -57,7 +57,7 @@ def _yaml(text: str, source: str) -> dict[str, Any]:
     except yaml.YAMLError as e:
         raise BadInput("SPEC", source, f"readable YAML ({' '.join(str(e).split())[:150]})") from e
     if not isinstance(value, dict):
-        raise BadInput("SPEC", source, "YAML with the sections task, model, optim, train and seed")
+        raise BadInput("SPEC", source, "YAML with the sections task, model, optim, train, schedule and seed")
     return value
 
 
@@ -92,16 +92,17 @@ def _number(text: str) -> Any:
 
 
 def _keys_hint(key: str) -> str:
-    names = [*(f"{s}.{n}" for s in ("task", "model", "optim", "train") for n in _common_names(s)), "seed"]
-    return "task.KEY, model.KEY, optim.KEY, train.KEY or seed" + nearest(key, names)
+    sections = [section for section in SECTIONS if section != "seed"]
+    names = [*(f"{s}.{n}" for s in sections for n in _common_names(s)), "seed"]
+    return f"{', '.join(f'{s}.KEY' for s in sections)} or seed" + nearest(key, names)
 
 
 def _common_names(section: str) -> list[str]:
     from unstuck.models.transformer import Transformer
     from unstuck.tasks.single_location import SingleLocation
 
-    kinds = {"task": SingleLocation, "model": Transformer, "optim": OptimSpec, "train": TrainSpec}
-    return [f.name for f in dataclasses.fields(kinds[section])]
+    kinds: dict[str, Any] = {"task": SingleLocation, "model": Transformer, "optim": OptimSpec, "train": TrainSpec}
+    return [f.name for f in dataclasses.fields(kinds.get(section, ScheduleSpec))]
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         name = given.pop("name", default)
         parts[f"{section}_name"] = name
         parts[section] = check(find_class(section, name), given, section)
-    for section, kind in (("optim", OptimSpec), ("train", TrainSpec)):
+    for section, kind in (("optim", OptimSpec), ("train", TrainSpec), ("schedule", ScheduleSpec)):
         parts[section] = check(kind, _section(raw, section), section)
     seed = raw.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
@@ -136,6 +137,10 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
     if parts["train"].device != "cpu":
         parts["train"] = dataclasses.replace(parts["train"], device=_device(parts["train"].device))
     spec = RunSpec(**parts, seed=seed)
+    if spec.schedule.name != "none":
+        from unstuck.training.diversity import repeating
+
+        repeating(spec.task, spec.schedule.key, spec.schedule.most)  # is there such a task?
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
         raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")
     return spec

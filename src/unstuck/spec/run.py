@@ -53,6 +53,16 @@ class OptimSpec:
         return self
 
 
+@dataclass(frozen=True, kw_only=True, config=_FORBID)
+class ScheduleSpec:
+    """How repetition changes during training: not at all, or as `DiversitySchedule` finds it needed."""
+
+    name: Literal["none", "adaptive"] = "none"
+    key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
+    most: Positive = 0.9  # by how much at most
+    patience: Annotated[int, Field(ge=10, le=10**6)] = 100  # steps on which a plateau is judged
+
+
 def _several(value: Any) -> Any:
     return (value,) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
@@ -86,6 +96,7 @@ class RunSpec:
     model: Any
     optim: OptimSpec = OptimSpec()
     train: TrainSpec = TrainSpec()
+    schedule: ScheduleSpec = ScheduleSpec()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,6 +106,7 @@ class RunSpec:
             "model": {"name": self.model_name, **_fields(self.model)},
             "optim": _fields(self.optim),
             "train": {k: list(v) if isinstance(v, tuple) else v for k, v in _fields(self.train).items()},
+            **({"schedule": _fields(self.schedule)} if self.schedule.name != "none" else {}),
             "seed": self.seed,
         }
 
@@ -108,6 +120,8 @@ class RunSpec:
             "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},
             "seed": self.seed,
         }
+        if self.schedule.name != "none":
+            what["schedule"] = _told(self.schedule)
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -20,6 +20,7 @@ from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
 from unstuck.tasks.task import Batch, Task
 
+from .diversity import DiversitySchedule, repeating
 from .emergence import Evaluation, watch_of
 from .optimizers import optimizer_of, schedule_of
 from .seeds import stream, stream_seed
@@ -46,6 +47,7 @@ class Checkpoint:
     maps: list[int] = field(default_factory=list)  # steps at which attention was to be kept
     compare: list[str] | None = None  # the runs that ref_1, ref_2, ... are about
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
+    diversity: dict[str, Any] = field(default_factory=dict)  # of the schedule of repetition
 
 
 @dataclass
@@ -86,6 +88,9 @@ class Run:
         self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.schedule = schedule_of(spec, self.optimizer)
+        self.diversity: DiversitySchedule | None = None
+        if spec.schedule.name == "adaptive":
+            self.diversity = DiversitySchedule(spec.schedule.most, patience=spec.schedule.patience)
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
@@ -116,7 +121,10 @@ class Run:
 
     def _train_step(self) -> tuple[float, float]:
         """One step; returns its loss, and its value of the measure that decides."""
-        drawn = self.task.batch(self.step, self.spec.train.batch, self.data, self.world)
+        task = self.task
+        if self.diversity is not None and self.diversity.repetition:
+            task = repeating(task, self.spec.schedule.key, self.diversity.repetition)
+        drawn = task.batch(self.step, self.spec.train.batch, self.data, self.world)
         batch = Batch(*(x.to(self.device) for x in drawn))
         self.model.train()
         if self.dropout:  # its noise follows from the step alone, so that a resumed run has the same
@@ -135,6 +143,8 @@ class Run:
             self.schedule.step(self._evaluate("primary", len(self.sets["primary"][1].inputs))["loss"])
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
+        if self.diversity is not None:
+            self.diversity.step(value)
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
         if self.task.decides == "loss":
             return value, value
@@ -214,6 +224,8 @@ class Run:
             names = {"test": "primary", "clean": "clean", "like": "like"}
             row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
         row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
+        if self.diversity is not None:
+            row["repetition"] = self.diversity.repetition
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
@@ -323,6 +335,7 @@ class Run:
             pending_measure=self.pending_measure,
             schedule=self._schedule_state(),
             maps=list(self.spec.train.maps),
+            diversity={} if self.diversity is None else self.diversity.state_dict(),
             compare=list(self.spec.train.compare),
         )
 
@@ -346,6 +359,8 @@ class Run:
             for group in self.optimizer.param_groups:
                 group["lr"] = c.schedule["lr"]
             self.schedule.load_state_dict(c.schedule["state"])
+        if self.diversity is not None and c.diversity:
+            self.diversity.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
         self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row

@@ -1,0 +1,116 @@
+"""`unstuck forecast`: when will a run leave its plateau?"""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unstuck.errors import BadInput
+
+from .common import Json, app, named_options, real, say, warnings_as_sentences
+
+
+@app.command()
+def forecast(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A run directory, under way or finished, or a .csv, .parquet, .wandb or TensorBoard file.",
+            show_default=False,
+        ),
+    ],
+    signal: Annotated[
+        str, typer.Option("--signal", metavar="NAME", help="gain, sharpening, parting, or auto: the best there is.")
+    ] = "auto",
+    law: Annotated[
+        Path | None, typer.Option("--law", metavar="STORE", help="Runs whose law is a second opinion on this one.")
+    ] = None,
+    formula: Annotated[
+        str, typer.Option("--formula", metavar="FORMULA", help="Of that law, in the settings of this run.")
+    ] = "d + T/B",
+    level: Annotated[
+        float, typer.Option("--level", parser=real, metavar="NUMBER", help="Coverage of the interval.")
+    ] = 0.8,
+    as_json: Json = False,
+) -> None:
+    """Say when a run will leave its plateau, from where its heads look while the loss is still flat.
+
+    Needs the attention of each layer and head over training, as `unstuck train` and `unstuck.Watch` record it:
+    columns attn_L_H (to tokens known to matter) or entropy_L_H (of any head). Only the second needs no knowledge of
+    the task; it speaks later. Of a curve with a loss alone it says whether it is on a plateau, and since when.
+
+    [bold]Examples[/bold]
+
+      unstuck forecast runs/0123456789abcdef
+
+      unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
+    """
+    from unstuck.forecast.forecaster import Forecaster
+    from unstuck.forecast.signals import available
+    from unstuck.forecast.sources import read_curve
+
+    with named_options({"level", "signal"}), warnings_as_sentences():
+        curve = read_curve(source)
+        if not available(curve) and (loss := _loss_column(curve)) is not None:
+            _loss_alone(curve, loss, as_json)
+            return
+        prior = None if law is None else _opinion(source, law, formula)
+        found = Forecaster(signal, prior, level).of_curve(curve)
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return
+    print(found)
+    if prior is not None:
+        say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
+
+
+def _loss_column(curve: Any) -> str | None:
+    names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
+    named = [c for c in curve if "loss" in c.lower()]
+    return next((c for c in names if c in curve), named[0] if named else None)
+
+
+def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
+    """What a loss says without attention: whether it stands still, and since when; not for how long."""
+    from unstuck.forecast.plateau import plateau_since
+
+    rows = curve.dropna(subset=column)
+    start = plateau_since(rows[column].tolist())
+    since = None if start is None else float(rows["step"].iloc[start])
+    level = None if start is None else float(rows[column].iloc[start:].mean())
+    now = int(rows["step"].iloc[-1])
+    if as_json:
+        print(
+            json.dumps({"step": now, "plateau": None, "sign": False, "signal": column, "since": since, "loss": level})
+        )
+        return
+    if since is None:
+        print(f"not on a plateau at step {now:,}: {column} still falls")
+        return
+    print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,}")
+    say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
+
+
+def _opinion(source: Path, store: Path, formula: str) -> tuple[float, float]:
+    """What the law of other runs says of this one: plateau, and standard deviation of its logarithm."""
+    from unstuck.laws import fit_power_law, read_table
+    from unstuck.runs.store import RunDirectory, flatten
+
+    spec = RunDirectory(source).spec() if source.is_dir() else None
+    if spec is None:
+        raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), to ask a law about it")
+    mine = flatten(spec)
+    table: Any = read_table(store)
+    table = table[table["run_id"] != source.name]
+    alike = [c for c in ("task", "model", "optim", "layers", "heads", "layer_norm", "lr", "batch") if c in table]
+    for column in alike:
+        table = table[table[column] == mine.get(column)]
+    fitted = fit_power_law(table, formula, offset="fit")
+    said = fitted.predict_interval(mine, level=0.6827).iloc[0]
+    if said["beyond"]:
+        say(f"warning: {said['beyond']} lies beyond the runs of this law.")
+    return float(said["plateau"]), float(math.log(said["high"] / said["low"]) / 2)

@@ -1,0 +1,143 @@
+"""A forecast of the step at which a run will leave its plateau, with an interval, while the loss is still flat.
+
+The signal says which part of the plateau has elapsed; the step is known; so is the plateau, within the spread of the
+runs that the signal was calibrated on. A law, where there is one, is a second opinion: both are normal in the logarithm
+of the step, and are weighed by how sure they are. What has not happened by now happens later, so the forecast is cut at
+the present step.
+
+There is a sign of emergence if the forecast holds still while the run goes on. A signal that only drifts gives one that
+recedes as fast as the steps pass.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from unstuck.errors import BadInput
+
+from .calibration import Calibration, shipped
+from .signals import SIGNALS, available, chance
+
+QUIET = {"gain": 0.02, "sharpening": 0.0005, "parting": 0.0003}  # below that it is what chance does to a few heads
+RECEDES = 0.6  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
+LOOK_BACK = 1.6  # by which factor of steps
+TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The step at which the run will leave its plateau: median, and an interval of `level`. `plateau` is None where
+    there is neither a sign of emergence nor a law."""
+
+    step: int
+    plateau: float | None
+    low: float | None
+    high: float | None
+    elapsed: float | None  # part of the plateau
+    sign: bool  # of emergence, in the signal
+    signal: str
+    level: float
+
+    def __str__(self) -> str:
+        if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
+            return f"no sign of emergence by step {self.step:,} (signal: {self.signal})"
+        seen = "" if self.sign else "; no sign of it yet, this is the law's word"
+        return (
+            f"leaves the plateau at about step {self.plateau:,.0f} ({self.low:,.0f} to {self.high:,.0f} with "
+            f"{self.level:.0%}), {self.elapsed:.0%} of it done{seen}"
+        )
+
+
+class Forecaster:
+    """Give it the rows of a curve as they come; ask it for a forecast at any time.
+
+    `prior` is a law's word on this run: median of the plateau and standard deviation of its logarithm, as
+    `PowerLaw.predict_interval` or experience has it.
+    """
+
+    def __init__(
+        self,
+        signal: str = "auto",
+        prior: tuple[float, float] | None = None,
+        level: float = 0.8,
+        calibrations: Mapping[str, Calibration] | None = None,
+    ) -> None:
+        if signal not in ("auto", *SIGNALS):
+            raise BadInput("signal", signal, f"one of auto, {', '.join(SIGNALS)}")
+        if prior is not None and not (prior[0] > 0 and prior[1] > 0):
+            raise BadInput("prior", prior, "a plateau above 0 and a standard deviation above 0")
+        self.signal, self.prior, self.level = signal, prior, level
+        self.calibrations = dict(shipped() if calibrations is None else calibrations)
+        self.rows: list[dict[str, float]] = []
+
+    def update(self, row: Mapping[str, Any]) -> "Forecaster":
+        """Take a row: `step`, and for every layer and head `attn_L_H` or `entropy_L_H`."""
+        self.rows.append({k: float(v) for k, v in row.items() if isinstance(v, (int, float))})
+        return self
+
+    def forecast(self) -> Forecast:
+        """From the rows so far."""
+        return self.of_curve(pd.DataFrame(self.rows))
+
+    def of_curve(self, curve: pd.DataFrame) -> Forecast:
+        """From a curve up to its last row."""
+        if curve.empty:
+            raise BadInput("the curve", "empty", "one with at least one row")
+        name = self._chosen(curve)
+        steps = curve["step"].to_numpy(dtype=float)
+        values = SIGNALS[name][1](curve)
+        step, value = steps[-1], values[-1]
+        start = chance(curve) if name == "gain" else None
+        sign = self._sign(name, steps, values, start)
+        opinions = []
+        if sign:
+            ahead, spread = self.calibrations[name].read(value, start)
+            opinions.append((math.log(step) + ahead, spread))
+        if self.prior is not None:
+            opinions.append((math.log(self.prior[0]), self.prior[1]))
+        if not opinions:
+            return Forecast(int(step), None, None, None, None, sign, name, self.level)
+        plateau, low, high = _weighed(opinions, math.log(max(step, 1.0)), self.level)
+        return Forecast(int(step), plateau, low, high, step / plateau, sign, name, self.level)
+
+    def _chosen(self, curve: pd.DataFrame) -> str:
+        names = [name for name in available(curve) if name in self.calibrations]
+        if self.signal != "auto":
+            names = [name for name in names if name == self.signal]
+        if not names:
+            wanted = "attn_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
+            raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
+        return names[0]
+
+    def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
+        step, value = steps[-1], values[-1]
+        if step <= 0 or value < QUIET[name]:
+            return False
+        before = np.flatnonzero(steps <= step / LOOK_BACK)
+        if len(before) == 0 or steps[before[-1]] <= 0:
+            return False
+        i = before[-1]
+        read = self.calibrations[name].read
+        grown = math.log(step / steps[i])
+        receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
+        return receded < RECEDES * grown
+
+
+def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:
+    """Median and interval of a step from normal opinions on its logarithm, cut off below `now`."""
+    spreads = np.array([spread for _, spread in opinions])
+    weights = spreads**-2 / np.sum(spreads**-2)
+    mean = float(np.dot(weights, [m for m, _ in opinions]))
+    parts = weights * spreads
+    spread = math.sqrt((1 - TOGETHER) * np.sum(parts**2) + TOGETHER * np.sum(parts) ** 2)
+    past = stats.norm.cdf(now, mean, spread)
+    if past > 1 - 1e-9:  # overdue by all opinions
+        mean, past = now, 0.5
+    quantiles = [past + (1 - past) * q for q in (0.5, 0.5 - level / 2, 0.5 + level / 2)]
+    median, low, high = (math.exp(float(x)) for x in stats.norm.ppf(quantiles, mean, spread))
+    return median, low, high

@@ -1,0 +1,202 @@
+"""How good are the forecasts? Tuned on some regression runs, tested on others: sizes, copies, seeds it has not seen.
+
+Every run that emerged is asked for a forecast at the steps 100 * 1.2^k, which know nothing of its outcome. All are
+scored, then grouped by the part of the plateau that had elapsed.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.runs.store import Store
+
+from .calibration import WITHIN_80, Calibration, calibrate
+from .forecaster import Forecaster
+from .signals import SIGNALS, chance
+
+Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
+Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
+GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
+LEVEL = 0.8
+STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
+
+
+def emerged_runs(store: Store) -> Iterator[Measured]:
+    """Every run of regression and recall in a store that emerged."""
+    for directory in store:
+        result = (directory.status() or {}).get("result")
+        curve = directory.curve()
+        if not result or result["status"] != "emerged" or curve is None:
+            continue
+        spec = directory.spec() or {}
+        task, model = spec["task"], spec["model"]
+        if task["name"] not in ("single_location", "recall") or "layers" not in model:
+            continue
+        plateau = result["crossings"].get("0.5") if task["name"] == "recall" else result["crossings"].get("0.1")
+        if plateau is None:
+            continue
+        settings = {k: model[k] for k in ("layers", "heads", "qk", "layer_norm")}
+        settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
+        settings |= {"run_id": directory.path.name, "seed": spec["seed"], "plateau": plateau}
+        yield {**task, **settings}, curve
+
+
+def is_standard(run: dict[str, Any]) -> bool:
+    return all(run[k] == v for k, v in STANDARD.items())
+
+
+def between(run: dict[str, Any]) -> bool:
+    """Cells of the grid of (d, T, B) like the fields of one colour of a chessboard; runs with p; seeds from 2 on."""
+    field = round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"]))
+    return field % 2 == 1 or run["p"] > 0 or run["seed"] >= 2
+
+
+def beyond(run: dict[str, Any]) -> bool:
+    """Everything larger than what the forecaster was tuned on: a factor of two in d, T or B, and all runs with p."""
+    return run["d"] >= 64 or run["T"] >= 128 or run["B"] >= 8 or run["p"] > 0
+
+
+SPLITS: dict[str, Callable[[dict[str, Any]], bool]] = {"between": between, "beyond": beyond}
+
+
+def moments(curve: pd.DataFrame, plateau: float) -> Iterator[tuple[float, pd.DataFrame]]:
+    """The steps 100 * 1.2^k before the plateau's end, and the curve up to each."""
+    k = 0
+    while (step := 100 * 1.2**k) < plateau:
+        part = curve[curve["step"] <= step]
+        if len(part) > 1:
+            yield step, part
+        k += 1
+
+
+def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
+    out = {}
+    middle = float(np.median([run["plateau"] for run, _ in tuning]))
+    for name, (_, signal) in SIGNALS.items():
+        values, ahead, names, starts = [], [], [], []
+        for run, curve in tuning:
+            for step, part in moments(curve, run["plateau"]):
+                values.append(signal(part)[-1])
+                ahead.append(math.log(run["plateau"] / step))
+                starts.append(chance(curve))
+                names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
+        out[name] = calibrate(name, values, ahead, names, len(tuning), starts if name == "gain" else None)
+    return out
+
+
+def by_loss(part: pd.DataFrame, threshold: float, column: str) -> float:
+    """Extrapolate the last third of the curve in a straight line to the threshold; never before now."""
+    last = part[part["step"] >= part["step"].max() * 2 / 3]
+    now = float(part["step"].max())
+    if len(last) < 2:
+        return 2 * now
+    slope, offset = np.polyfit(last["step"], last[column], 1)
+    if slope == 0 or (threshold - offset) / slope <= now:
+        return 1e3 * now  # flat or going the wrong way: it says never; this stands for it
+    return float(min((threshold - offset) / slope, 1e3 * now))
+
+
+def extrapolation_error(table: pd.DataFrame) -> float:
+    """How far off a law is one doubling beyond its sizes, in logarithms: for d and for T/B, fitted without the largest
+    value and tested on it. Exponents that rise with size err to the same side, so the two errors are added up."""
+    total = 0.0
+    for size in (table["d"], table["T"] / table["B"]):
+        largest = size == size.max()
+        said = fit_power_law(table[~largest], "d + T/B", offset="fit").predict(table[largest])
+        total += float(np.sqrt(np.mean(np.log(said / table.loc[largest, "plateau_steps"]) ** 2)))
+    return total
+
+
+def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
+    rows = []
+    for run, curve in chosen:
+        regression = run["name"] == "single_location"
+        prior = None
+        if regression and is_standard(run):
+            found = law.predict_interval({"d": run["d"], "T": run["T"], "B": run["B"]}, level=0.6827).iloc[0]
+            spread = float(np.log(found["high"] / found["low"]) / 2)
+            prior = (float(found["plateau"]), max(spread, off) if found["beyond"] else spread)
+        threshold, column = (0.1, "test_loss") if regression else (0.5, "test_accuracy")
+        for step, part in moments(curve, run["plateau"]):
+            base = {k: run.get(k) for k in ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers")}
+            base |= {"step": step, "plateau": run["plateau"], "elapsed": round(step / run["plateau"], 4)}
+            answers: dict[str, tuple[float, float, float] | None] = {
+                "twice elapsed": (2 * step, math.nan, math.nan),
+                "loss extrapolated": (by_loss(part, threshold, column), math.nan, math.nan),
+            }
+            if prior is not None:
+                z = prior[1] * WITHIN_80
+                answers["law"] = (prior[0], prior[0] * math.exp(-z), prior[0] * math.exp(z))
+            for name in known:
+                for label, with_law in ((name, None), (f"{name} and law", prior)):
+                    if label.endswith("law") and prior is None:
+                        continue
+                    said = Forecaster(name, with_law, LEVEL, known).of_curve(part)
+                    answers[label] = None if said.plateau is None else (said.plateau, said.low, said.high)  # type: ignore[assignment]
+            for method, answer in answers.items():
+                given = answer or (math.nan, math.nan, math.nan)
+                rows.append({**base, "method": method, "said": given[0], "low": given[1], "high": given[2]})
+    return pd.DataFrame(rows)
+
+
+def scores(table: pd.DataFrame) -> pd.DataFrame:
+    """By method and part elapsed: how many answered, median error, bias, pinball loss, coverage."""
+    table = table.assign(
+        error=np.log(table["said"] / table["plateau"]),
+        group=pd.cut(table["elapsed"], GROUPS, labels=[f"{a:.0%}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]),
+    )
+    rows = []
+    for (method, group), part in table.groupby(["method", "group"], observed=True, sort=False):
+        said = part.dropna(subset="said")
+        row = {"method": method, "elapsed": group, "forecasts": len(part), "answered": len(said)}
+        row |= {"error": float(np.expm1(said["error"].abs().median())), "bias": float(np.expm1(said["error"].median()))}
+        within = said.dropna(subset="low")
+        row["coverage"] = float(((within["low"] <= within["plateau"]) & (within["plateau"] <= within["high"])).mean())
+        row["pinball"] = float(np.mean([_pinball(within, q) for q in (0.1, 0.5, 0.9)])) if len(within) else math.nan
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def no_sign(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataFrame:
+    """Whether a sign of emergence is seen, at their end, in runs that cannot emerge (tools/hopeless.py)."""
+    rows = []
+    for (kind, seed), curve in curves.groupby(["kind", "seed"]):
+        signs = {
+            name: Forecaster(name, None, LEVEL, known).of_curve(curve.drop(columns=["kind", "seed"])) for name in known
+        }
+        rows.append({"kind": kind, "seed": seed, **{name: said.sign for name, said in signs.items()}})
+    return pd.DataFrame(rows)
+
+
+def _pinball(part: pd.DataFrame, q: float) -> float:
+    column = {0.1: "low", 0.5: "said", 0.9: "high"}[q]
+    missed = np.log(part["plateau"]) - np.log(part[column])
+    return float(np.maximum(q * missed, (q - 1) * missed).mean())
+
+
+def tuned(tuning: list[Measured]) -> Tuned:
+    """Calibrations, and a law with its error beyond its sizes, from these runs."""
+    standard = pd.DataFrame([run for run, _ in tuning if is_standard(run)])
+    standard = standard.assign(plateau_steps=standard["plateau"], status="emerged")
+    return calibrations(tuning), fit_power_law(standard, "d + T/B", offset="fit"), extrapolation_error(standard)
+
+
+def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
+    """Name of a set of held-out runs, the runs, and what they are forecast with."""
+    regression = [pair for pair in found if pair[0]["name"] == "single_location" and pair[0]["optim"] == "adam"]
+    deep = [pair for pair in regression if pair[0]["layers"] > 1]
+    for split, held_out in SPLITS.items():
+        tuning = [pair for pair in deep if not held_out(pair[0])]
+        if not tuning:
+            continue
+        what = tuned(tuning)
+        yield split, [pair for pair in deep if held_out(pair[0]) and is_standard(pair[0])], what
+        if split == "between":
+            yield "other layers, heads, rates", [p for p in deep if held_out(p[0]) and not is_standard(p[0])], what
+            yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
+            yield "recall", [pair for pair in found if pair[0]["name"] == "recall"], what

@@ -1,0 +1,116 @@
+"""Read a training curve: a run directory of ours or of `Watch`, CSV, TensorBoard or Weights & Biases files.
+
+Reading runs no code of whoever wrote the files: tables, numbers and protocol buffers only.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from unstuck.errors import BadInput, Impossible
+
+STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
+
+
+def read_curve(source: str | Path) -> pd.DataFrame:
+    """A table with `step` and whatever else was recorded, in the order of steps."""
+    path = Path(source)
+    if not path.exists():
+        raise BadInput("SOURCE", str(source), "a run directory or a file that exists")
+    if path.is_dir():
+        table = _directory(path)
+    elif path.suffix.lower() in (".csv", ".parquet"):
+        table = _table(path)
+    elif path.suffix == ".wandb":
+        table = _wandb(path)
+    elif "tfevents" in path.name:
+        table = _tensorboard(path.parent)
+    else:
+        raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
+    return _by_step(table, source)
+
+
+def _directory(path: Path) -> pd.DataFrame:
+    if (path / "curve.parquet").is_file():
+        return _table(path / "curve.parquet")
+    if any(path.glob("*tfevents*")):
+        return _tensorboard(path)
+    offline = sorted(path.glob("*.wandb"))
+    if offline:
+        return _wandb(offline[-1])
+    waits = " (it has begun; the curve is written with its first checkpoint)" if (path / "status.json").exists() else ""
+    raise BadInput("SOURCE", str(path), f"a directory with curve.parquet, TensorBoard events or a .wandb file{waits}")
+
+
+def _table(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except Exception as e:
+        raise BadInput("SOURCE", str(path), f"a table that can be read ({type(e).__name__})") from e
+
+
+def _tensorboard(directory: Path) -> pd.DataFrame:
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError as e:
+        raise Impossible("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0, "tensors": 0})
+    events.Reload()
+    rows: dict[int, dict[str, float]] = {}
+    for tag in events.Tags()["scalars"]:
+        for event in events.Scalars(tag):
+            rows.setdefault(event.step, {"step": event.step})[tag.replace("/", "_")] = event.value
+    return pd.DataFrame(list(rows.values()))
+
+
+def _wandb(path: Path) -> pd.DataFrame:
+    try:
+        from wandb.proto import wandb_internal_pb2
+    except ImportError as e:
+        raise Impossible("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
+    rows = []
+    for data in _records(path.read_bytes()):
+        record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            items = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            rows.append({k: v for k, v in items.items() if isinstance(v, (int, float))})
+    return pd.DataFrame(rows)
+
+
+WANDB_HEADER, BLOCK, RECORD_HEADER = 7, 32_768, 7
+FULL, FIRST, LAST = 1, 2, 4
+
+
+def _records(content: bytes) -> Iterator[bytes]:
+    """The records of a .wandb file, which is a LevelDB log behind a header of its own: blocks of 32 KB, in each of them
+    pieces with a checksum, a length and a type; a record that does not fit goes on in the next block."""
+    at, parts = WANDB_HEADER, b""
+    while at + RECORD_HEADER <= len(content):
+        left = BLOCK - at % BLOCK
+        if left < RECORD_HEADER:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        piece = content[at + RECORD_HEADER : at + RECORD_HEADER + length]
+        at += RECORD_HEADER + length
+        if len(piece) < length or kind == 0:  # still being written
+            return
+        parts = piece if kind in (FULL, FIRST) else parts + piece
+        if kind in (FULL, LAST):
+            yield parts
+
+
+def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
+    table = table.rename(columns=str)
+    name = next((c for c in STEP_NAMES if c in table), None)
+    if name is None or table.empty:
+        raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
+    steps = pd.to_numeric(table[name], errors="coerce")
+    table = table.assign(step=steps)[steps.map(lambda x: math.isfinite(x) and x >= 0)]
+    numbers = table.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
+    return numbers.sort_values("step").drop_duplicates("step", keep="last").reset_index(drop=True)

@@ -1,0 +1,222 @@
+"""Laws from all runs: those that emerged, and those of which it is only known that they had not by some step.
+
+    log T_plateau of a run = X beta + s_size u + s_seed v,    u shared by the runs of one size, v each run's own
+
+u and v standard normal: a log-normal accelerated failure time model in which what the law gets wrong at a size is
+shared by its seeds. The likelihood of a size's emerged runs is that of a normal vector; given them, u is normal too,
+and the chance that the censored runs lie beyond their last step is an average over it (Gauss-Hermite). Intervals are by
+profile likelihood, with the cut-off that makes them exact for a linear model without censoring.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special, stats
+
+Array = NDArray[np.float64]
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+LOG_WEIGHTS = np.log(WEIGHTS / WEIGHTS.sum())
+SMALLEST = -8.0  # logarithm of the smallest standard deviation that is tried
+
+
+@dataclass(frozen=True)
+class Data:
+    """Runs: X with a constant first, (n, k); log of the plateau, or of the last step; which is which; their size."""
+
+    X: Array
+    y: Array
+    censored: NDArray[np.bool_]
+    size: NDArray[np.int64]
+
+    @property
+    def sizes(self) -> int:
+        return int(self.size.max()) + 1
+
+    @property
+    def repeated(self) -> bool:
+        """Are there several runs of a size? Else what sizes share cannot be told from what runs do not."""
+        return self.sizes < len(self.y)
+
+    def part(self, which: NDArray[np.bool_]) -> "Data":
+        _, size = np.unique(self.size[which], return_inverse=True)
+        return Data(self.X[which], self.y[which], self.censored[which], size.ravel())
+
+    @cached_property
+    def emerged_of_size(self) -> Array:
+        return np.bincount(self.size, ~self.censored, self.sizes).astype(float)
+
+
+def log_likelihood(data: Data, beta: Array, log_seed: float, log_size: float) -> float:
+    """Of the runs, with everything in common that sizes have."""
+    seed2, size2 = math.exp(2 * log_seed), (math.exp(2 * log_size) if data.repeated else 0.0)
+    e = data.y - data.X @ beta
+    seen, n = ~data.censored, data.emerged_of_size
+    total = np.bincount(data.size[seen], e[seen], data.sizes)
+    squares = np.bincount(data.size[seen], e[seen] ** 2, data.sizes)
+    spread = seed2 + n * size2
+    quadratic = (squares - size2 / spread * total**2) / seed2
+    logdet = np.where(n > 0, (n - 1) * math.log(seed2) + np.log(spread), 0.0)
+    found = -0.5 * float(np.sum(n * math.log(2 * math.pi) + logdet + quadratic))
+    if data.censored.any():
+        shift = size2 * total / spread  # of the size's share, given its emerged runs; and how sure that is
+        width = np.sqrt(size2 * seed2 / spread)
+        late, of = data.censored, data.size[data.censored]
+        z = (e[late][:, None] - shift[of, None] - width[of, None] * NODES) / math.sqrt(seed2)
+        inside = np.zeros((data.sizes, len(NODES)))
+        np.add.at(inside, of, special.log_ndtr(-z))  # log chance to be beyond
+        found += float(special.logsumexp(inside + LOG_WEIGHTS, axis=1).sum())
+    return found
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The most likely law, and how sure it is."""
+
+    data: Data
+    beta: Array
+    log_seed: float
+    log_size: float
+    log_likelihood: float
+    covariance: Array  # of beta
+
+    @property
+    def seed_spread(self) -> float:
+        """Standard deviation of the logarithm over seeds of one size."""
+        return math.exp(self.log_seed)
+
+    @property
+    def size_spread(self) -> float:
+        """Standard deviation of what the law gets wrong at a size."""
+        return math.exp(self.log_size) if self.data.repeated else 0.0
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom left: those of sizes, and half of those of seeds, as far as these do not share what sizes
+        have; half, because with few sizes the most likely share is often none where there is one."""
+        k, n, sizes = self.data.X.shape[1], float((~self.data.censored).sum()), self.data.sizes
+        if not self.data.repeated:
+            return max(1.0, n - k)
+        informed = float((self.data.emerged_of_size > 0).sum())
+        each = n / informed
+        shared = each * self.size_spread**2 / (each * self.size_spread**2 + self.seed_spread**2)
+        return max(1.0, min(sizes, informed) - k + 0.5 * (n - informed) * (1 - shared))
+
+    def quantile(self, level: float) -> float:
+        return float(stats.t.ppf(0.5 + level / 2, self.freedom))
+
+    def log_likelihood_of(self, other: Data) -> float:
+        """Of runs of sizes that it was not fitted on."""
+        seed, size = self.log_seed, self.log_size
+        if not self.data.repeated or not other.repeated:  # then all spread is that of runs
+            seed, size = 0.5 * math.log(self.seed_spread**2 + self.size_spread**2), SMALLEST
+        return log_likelihood(other, self.beta, seed, size)
+
+    def interval(self, i: int, level: float) -> tuple[float, float]:
+        """Of beta[i], by profile likelihood."""
+        k = self.data.X.shape[1]
+        t = self.quantile(level)
+        cut = (self.freedom + k) * math.log1p(
+            t**2 / self.freedom
+        )  # of twice the log likelihood, exact if none censored
+        se = math.sqrt(self.covariance[i, i])
+        return self._bound(i, -t * se, cut), self._bound(i, t * se, cut)
+
+    def _bound(self, i: int, step: float, cut: float) -> float:
+        """Where the profile has fallen by half of `cut`, on the side of `step`."""
+        start = np.array([*np.delete(self.beta, i), self.log_seed, self.log_size])
+
+        def excess(distance: float) -> float:
+            nonlocal start
+            fixed = self.beta[i] + distance
+
+            def loss(x: Array) -> float:
+                return -_likelihood_of(self.data, np.array([*np.insert(x[:-2], i, fixed), *x[-2:]]))
+
+            best = _minimise(loss, start)
+            start = best.x
+            return float(2 * (self.log_likelihood + best.fun) - cut)
+
+        inner, below = 0.0, -cut
+        outer, above = step, excess(step)
+        for _ in range(12):
+            if above > 0:
+                break
+            inner, below, outer = outer, above, 1.6 * outer
+            above = excess(outer)
+        else:
+            return math.copysign(math.inf, step)  # the runs do not bound it
+        for _ in range(12):  # the square root of the fall is nearly linear
+            lo, hi = math.sqrt(max(0.0, below + cut)), math.sqrt(above + cut)
+            at = inner + (outer - inner) * (math.sqrt(cut) - lo) / (hi - lo)
+            value = excess(at)
+            if abs(value) < 0.01 * cut:
+                return float(self.beta[i] + at)
+            if value > 0:
+                outer, above = at, value
+            else:
+                inner, below = at, value
+        return float(self.beta[i] + at)
+
+    def predicted(self, rows: Array, level: float) -> tuple[Array, Array, Array]:
+        """Log plateau of a new run for rows of X, and its interval: the law's doubt, a new size's and a new seed's."""
+        centre = rows @ self.beta
+        doubt = np.einsum("ij,jk,ik->i", rows, self.covariance, rows)
+        sd = np.sqrt(doubt + self.size_spread**2 + self.seed_spread**2)
+        t = self.quantile(level)
+        return centre, centre - t * sd, centre + t * sd
+
+
+def fit(data: Data) -> Fit:
+    """The most likely law; the censored runs start where they ended."""
+    beta, *_ = np.linalg.lstsq(data.X, data.y, rcond=None)
+    spread = math.log(max(1e-3, float(np.std(data.y - data.X @ beta))))
+    best = None
+    for size in (spread, spread - 3) if data.repeated else (SMALLEST,):
+        found = _minimise(lambda x: -_likelihood_of(data, x), np.array([*beta, spread, size]))
+        if best is None or found.fun < best.fun - 1e-9:
+            best = found
+    assert best is not None
+    x = best.x
+    k = len(beta)
+    n = float((~data.censored).sum())
+    curvature = _hessian(lambda b: -_likelihood_of(data, np.array([*b, *x[k:]])), x[:k])
+    # The spread that is most likely is too small by the last factor.
+    covariance = np.asarray(np.linalg.pinv(curvature), dtype=float) * n / max(1.0, n - k)
+    return Fit(data, x[:k], float(x[k]), float(np.clip(x[k + 1], SMALLEST, 5)), -float(best.fun), covariance)
+
+
+def _likelihood_of(data: Data, x: Array) -> float:
+    """Of parameters in one vector; standard deviations are kept within reason."""
+    seed, size = np.clip(x[-2:], SMALLEST, 5)
+    return log_likelihood(data, x[:-2], float(seed), float(size))
+
+
+def _minimise(loss: Callable[[Array], float], start: Array) -> optimize.OptimizeResult:
+    found = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-5})
+    if not found.success and found.status != 2:  # 2: as good as the arithmetic allows
+        found = optimize.minimize(loss, found.x, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-7})
+    return found
+
+
+def _hessian(f: Callable[[Array], float], x: Array) -> Array:
+    """By central differences, with steps that move the likelihood by about one."""
+    k = len(x)
+    h = np.full(k, 1e-2)
+    f0 = f(x)
+    for i in range(k):
+        for _ in range(40):
+            rise = f(x + h[i] * np.eye(k)[i]) - f0
+            if 0.05 < rise < 2:
+                break
+            h[i] *= 1.5 if rise <= 0.05 else 0.6
+    H = np.empty((k, k))
+    for i in range(k):
+        for j in range(i, k):
+            a, b = h[i] * np.eye(k)[i], h[j] * np.eye(k)[j]
+            H[i, j] = H[j, i] = (f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * h[i] * h[j])
+    return H

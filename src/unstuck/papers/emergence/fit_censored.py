@@ -1,0 +1,95 @@
+"""fit-censored: laws from runs of which some did not emerge.
+
+Not in the paper. Simulated sweeps with a known law, log-normal scatter over sizes and seeds, and a budget that a third
+of the runs exceed: exponents and 90% intervals by likelihood, with those runs as censored, and by least squares
+without them.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.laws import fit_power_law
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, panels
+
+TRUE = {"d": 1.2, "T": 0.8}
+SWEEPS = [(24, 1, 0.0, 0.25), (120, 1, 0.0, 0.25), (24, 2, 0.12, 0.15), (120, 3, 0.12, 0.15)]
+CENSORED, LEVEL = 0.3, 0.9
+
+
+def repetitions(profile: Profile) -> int:
+    return 10 if profile == "quick" else 200
+
+
+def plan(profile: Profile) -> list[Job]:
+    return [Job("fit", len(SWEEPS) * repetitions(profile), 0.5 * len(SWEEPS) * repetitions(profile))]
+
+
+def simulated(rng: np.random.Generator, runs: int, seeds: int, size: float, seed: float) -> pd.DataFrame:
+    """A sweep: sizes drawn from a grid, several seeds each, all stopped at the step that 70% of them do not need."""
+    sizes = runs // seeds
+    d, T = rng.choice([8, 16, 32, 64, 128], sizes), rng.choice([16, 32, 64, 128, 256], sizes)
+    noise = size * rng.standard_normal(sizes)[:, None] + seed * rng.standard_normal((sizes, seeds))
+    logs = (1 + TRUE["d"] * np.log(d) + TRUE["T"] * np.log(T))[:, None] + noise
+    plateau, budget = np.exp(logs).ravel(), np.exp(np.quantile(logs, 1 - CENSORED))
+    late = plateau > budget
+    table = {"d": np.repeat(d, seeds), "T": np.repeat(T, seeds), "plateau_steps": np.where(late, np.nan, plateau)}
+    return pd.DataFrame(
+        {**table, "steps": np.minimum(plateau, budget), "status": np.where(late, "censored", "emerged")}
+    )
+
+
+def data(profile: Profile, progress: Progress) -> pd.DataFrame:
+    rows, of = [], len(SWEEPS) * repetitions(profile)
+    for sweep, (runs, seeds, size, seed) in enumerate(SWEEPS):
+        for i in range(repetitions(profile)):
+            table = simulated(np.random.default_rng([sweep, i]), runs, seeds, size, seed)
+            for used, part in (("all runs", table), ("emerged runs only", table[table["status"] == "emerged"])):
+                law = fit_power_law(part, "d + T", level=LEVEL)
+                for term in TRUE:
+                    low, high = law.intervals[term]
+                    row = {"runs": runs, "seeds": seeds, "size_spread": size, "seed_spread": seed, "fit": used}
+                    rows.append({**row, "term": term, "exponent": law.exponents[term], "low": low, "high": high})
+            progress(sweep * repetitions(profile) + i + 1, of)
+    return pd.DataFrame(rows)
+
+
+def _summary(table: pd.DataFrame) -> pd.DataFrame:
+    true = table["term"].map(TRUE)
+    inside = (table["low"] <= true) & (true <= table["high"])
+    bias = (table["exponent"] / true - 1).groupby([table[c] for c in ("runs", "seeds", "fit", "term")]).mean()
+    cover = inside.groupby([table[c] for c in ("runs", "seeds", "fit", "term")]).mean()
+    return pd.DataFrame({"bias": bias, "cover": cover}).reset_index()
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    found = _summary(table)
+    names = {(r.runs, r.seeds): f"{r.runs} runs,\n{r.seeds} a size" for r in found.itertuples()}
+    picture, axes = panels(2, width=4.6)
+    for ax, column, label in (
+        (axes[0], "bias", "bias of the exponent"),
+        (axes[1], "cover", "coverage of 90% intervals"),
+    ):
+        for used, colour in (("all runs", BLUE), ("emerged runs only", ORANGE)):
+            part = found[found["fit"] == used]
+            for term, marker in (("d", "o"), ("T", "s")):
+                values = part[part["term"] == term]
+                x = [
+                    list(names).index((r.runs, r.seeds)) + (0.12 if term == "T" else -0.12) for r in values.itertuples()
+                ]
+                ax.plot(x, values[column], marker, color=colour, label=f"{used}, exponent of {term}")
+        ax.set_xticks(range(len(names)), list(names.values()))
+        ax.set_ylabel(label)
+    axes[0].axhline(0, color="#999999", lw=0.8)
+    axes[1].axhspan(0.85, 0.95, color="#EEEEEE")
+    axes[0].legend(loc="lower right", fontsize=7.5)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    found, claims = _summary(table), []
+    for (runs, seeds, used), part in found.groupby(["runs", "seeds", "fit"], sort=False):
+        text = ", ".join(f"{r.term}: bias {r.bias:+.1%}, coverage {r.cover:.0%}" for r in part.itertuples())
+        claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, None, None))
+    return claims

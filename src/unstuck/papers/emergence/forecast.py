@@ -1,0 +1,137 @@
+"""forecast: when the plateau will end, said while the loss is flat, on runs that the forecaster was not tuned on.
+
+Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%.
+Middle: how far forecasts are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
+Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from unstuck.forecast import protocol
+from unstuck.forecast.calibration import Calibration
+from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.lab import TieredRun
+from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, panels
+from unstuck.runs.store import Store
+
+METHODS = {
+    "gain and law": (BLUE, "attention and law"),
+    "gain": (GREEN, "attention alone"),
+    "sharpening": (PURPLE, "entropy alone (blind)"),
+    "law": (ORANGE, "law alone"),
+    "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
+}
+LOSS, HOPELESS = "loss", "no sign asked"
+
+
+def plan(profile: Profile) -> list[Job]:
+    return [Job("forecasts of all finished runs", 1, 60.0)]
+
+
+def overlaid(profile: Profile) -> list[TieredRun]:
+    """The runs it is about; all of regression and recall that the store has are taken."""
+    return [run for figure in (fig3_left, fig3_middle, fig3_right, fig13, fig4_law) for run in figure.runs(profile)]
+
+
+def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:
+    """Every forecast, with what came; the loss of the run that is drawn; what was said of runs that cannot emerge."""
+    found = [] if store is None else list(protocol.emerged_runs(Store(store)))
+    parts = []
+    for name, chosen, tuned in protocol.tests(found):
+        if not chosen:
+            continue
+        parts.append(protocol.forecasts(chosen, *tuned).assign(set=name))
+        if name == "between":
+            parts.append(_example(chosen))
+            parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned[0]))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _example(chosen: list[protocol.Measured]) -> pd.DataFrame:
+    """The loss of the run with the longest plateau."""
+    run, curve = max(chosen, key=lambda pair: pair[0]["plateau"])
+    said = curve[["step", "test_loss"]].rename(columns={"test_loss": "said"})
+    return said.assign(run_id=run["run_id"], set="between", method=LOSS, plateau=run["plateau"])
+
+
+def _hopeless(file: Path, known: dict[str, Calibration]) -> pd.DataFrame:
+    if not file.is_file():
+        return pd.DataFrame()
+    rows = protocol.no_sign(pd.read_csv(file), known)
+    return rows.melt(["kind", "seed"], var_name="method", value_name="said").assign(set=HOPELESS)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, middle, right) = panels(3, width=4.3, height=3.9)
+    _draw_example(left, table)
+    scored = protocol.scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
+    for method, (colour, label) in METHODS.items():
+        rows = scored[(scored["method"] == method) & (scored["answered"] >= scored["forecasts"] / 3)]
+        middle.plot(rows["elapsed"], rows["error"], "o-", ms=4, color=colour, label=label)
+        if rows["coverage"].notna().any():
+            right.plot(rows["elapsed"], rows["coverage"], "o-", ms=4, color=colour)
+    wider = protocol.scores(table[(table["set"] == "beyond") & (table["method"] == "gain and law")])
+    for ax, column in ((middle, "error"), (right, "coverage")):
+        ax.plot(wider["elapsed"], wider[column], "s:", ms=4, color=BLUE, mfc="white", label="the same, larger sizes")
+        ax.set(xlabel="part of the plateau that had elapsed")
+    middle.set(yscale="log", ylabel="median error of the forecast", ylim=(0.03, 6))
+    middle.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["5%", "10%", "20%", "50%", "100%", "200%", "500%"])
+    middle.minorticks_off()
+    middle.legend(loc="upper right")
+    right.axhspan(0.7, 0.9, color="#EEEEEE", zorder=0)
+    right.set(ylabel="the 80% band holds the end", ylim=(0, 1.03))
+    return picture
+
+
+def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
+    loss = table[table["method"] == LOSS].sort_values("step")
+    run = loss["run_id"].iloc[0]
+    plateau = loss["plateau"].iloc[0]
+    said = table[(table["run_id"] == run) & (table["set"] == "between") & (table["method"] == "gain and law")]
+    said = said.sort_values("step")
+    ax.fill_between(said["step"], said["low"], said["high"], color=BLUE, alpha=0.2, lw=0, label="80% band")
+    ax.plot(said["step"], said["said"], "o-", ms=3, color=BLUE, lw=1.2, label="forecast of the plateau's end")
+    ax.axhline(plateau, color=BLACK, ls="--", lw=1, label="where it ended")
+    size = said.iloc[0]
+    ax.set(xlabel="step", ylabel="step at which the plateau ends", ylim=(0, 2 * plateau), xlim=(0, 1.02 * plateau))
+    ax.set_title(f"held-out run: T = {size['T']:g}, d = {size['d']:g}, B = {size['B']:g}")
+    other = ax.twinx()
+    other.plot(loss["step"], loss["said"], color=PAPER_GREY, lw=1.2, label="test loss (right)")
+    other.set(ylim=(0, 2.2), yticks=[0, 0.25, 0.5])
+    other.spines["right"].set_visible(True)
+    handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+    ax.legend(handles, [str(h.get_label()) for h in handles], loc="upper right")
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims = []
+    for name, methods in {
+        "between": ["gain and law", "gain", "sharpening", "law"],
+        "beyond": ["gain and law", "law"],
+        "other layers, heads, rates": ["gain", "sharpening"],
+        "one layer": ["gain"],
+        "recall": ["gain", "sharpening"],
+    }.items():
+        part = table[table["set"] == name]
+        for method in methods if len(part) else []:
+            claims.append(_claim(name, method, protocol.scores(part[part["method"] == method])))
+    asked = table[table["set"] == HOPELESS]
+    for method, rows in asked.groupby("method", sort=False):
+        quiet = int((rows["said"].astype(float) == 0).sum())
+        claims.append(Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None))
+    return claims
+
+
+def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
+    rows = scored[scored["answered"] > 0].sort_values("elapsed")
+    errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
+    cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
+    silent = int(scored["forecasts"].sum() - scored["answered"].sum())
+    silence = f"; {silent} of {scored['forecasts'].sum()} times it gave none" if silent else ""
+    shown = "attention gain" if method == "gain" else method.replace("gain", "attention gain")
+    return Claim(f"{name}, by {shown}: median error", errors, None, None, f"the 80% band holds {cover}{silence}")

@@ -1,0 +1,130 @@
+"""gpt2-induction: induction heads of a small GPT-2 form, watched from outside, without and with repetition in context.
+
+Not in the paper. A randomly initialised Hugging Face GPT-2 on bytes of Python's own standard library; `Watch` looks at
+it every so many steps. The second run is the same but for half of its training sequences, which repeat their first
+half; both are tested on plain text. Needs `pip install transformers`.
+"""
+
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from unstuck.errors import Impossible
+from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
+from unstuck.watch import Watch
+
+SIZES = {
+    "quick": {"layers": 2, "width": 32, "context": 32, "steps": 60, "every": 20},
+    "cpu": {"layers": 4, "width": 128, "context": 128, "steps": 3000, "every": 50},
+    "paper": {"layers": 4, "width": 128, "context": 128, "steps": 10_000, "every": 50},
+}
+BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
+REPEATED = 0.5  # of the sequences of the second run
+FORMED = 0.5  # induction score of a head that counts as formed
+COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
+
+
+def plan(profile: Profile) -> list[Job]:
+    size = SIZES[profile]
+    step = 0.02 if profile == "quick" else 0.25
+    return [Job("GPT-2 run", len(COLOURS), len(COLOURS) * size["steps"] * step, len(COLOURS) * size["steps"])]
+
+
+def text() -> Tensor:
+    """The sources of Python's standard library, one after the other, as bytes."""
+    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    return torch.frombuffer(bytearray(b"".join(path.read_bytes() for path in files)), dtype=torch.uint8).long()
+
+
+def data(profile: Profile, progress: Progress) -> pd.DataFrame:
+    size = SIZES[profile]
+    whole = text()
+    cut = int(0.9 * len(whole))
+    done = 0
+    parts = []
+    for name in COLOURS:
+        for row in train(whole[:cut], whole[cut:], REPEATED if name != "plain text" else 0.0, **size):
+            parts.append({"data": name, **row})
+            done += size["every"]
+            progress(min(done, len(COLOURS) * size["steps"]), len(COLOURS) * size["steps"])
+    return pd.DataFrame(parts)
+
+
+def train(
+    text: Tensor, held_out: Tensor, repeated: float, layers: int, width: int, context: int, steps: int, every: int
+) -> list[dict[str, float]]:
+    """Train, look, and return what was seen."""
+    try:
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ImportError as e:
+        raise Impossible("transformers is not installed; pip install transformers brings it") from e
+    torch.manual_seed(0)
+    rng = torch.Generator().manual_seed(1)
+    config = GPT2Config(
+        vocab_size=256, n_positions=context, n_embd=width, n_layer=layers, n_head=HEADS, bos_token_id=0, eos_token_id=0
+    )
+    model = GPT2LMHeadModel(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    test = draw_batch(held_out, TEST, context, torch.Generator().manual_seed(2))
+    probe, length = {"input_ids": test[:16]}, min(48, context)
+    watch = Watch(model, probe, vocabulary=256, length=length, tokens=lambda x: {"input_ids": x}, every=every)
+    for step in range(steps + 1):
+        batch = draw_batch(text, BATCH, context, rng, repeated)
+        if step % every == 0:
+            with torch.no_grad():
+                model.eval()
+                tested = model(input_ids=test, labels=test).loss
+                model.train()
+            watch(step, test_loss=tested)
+        loss = model(input_ids=batch, labels=batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return watch.rows
+
+
+def draw_batch(text: Tensor, n: int, length: int, rng: torch.Generator, repeated: float = 0.0) -> Tensor:
+    """n pieces of the text; of a part of them the second half is the first once more."""
+    starts = torch.randint(len(text) - length, (n,), generator=rng)
+    batch = text[starts[:, None] + torch.arange(length)]
+    again = torch.rand(n, generator=rng) < repeated
+    half = length // 2
+    batch[again, half : 2 * half] = batch[again, :half]
+    return batch
+
+
+def _best(table: pd.DataFrame) -> pd.Series:
+    return table[[c for c in table if c.startswith("induction_")]].max(axis=1)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, (left, right) = panels(2, width=4.4)
+    for name, colour in COLOURS.items():
+        rows = table[table["data"] == name]
+        left.plot(rows["step"], rows["test_loss"], color=colour, label=name)
+        heads = [c for c in rows if c.startswith("induction_")]
+        for head in heads:
+            right.plot(rows["step"], rows[head], color=colour, lw=0.5, alpha=0.4)
+        right.plot(rows["step"], _best(rows), color=colour, lw=1.8)
+    left.set(xlabel="step", ylabel="test loss on plain text (nats a byte)")
+    right.set(xlabel="step", ylabel="induction score; strong: best head", ylim=(0, 1))
+    legend_outside(picture, left)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims = []
+    for name, rows in table.groupby("data", sort=False):
+        best = _best(rows).to_numpy()
+        steps = rows["step"].to_numpy()
+        first = np.flatnonzero(best >= FORMED)
+        formed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
+        claims.append(Claim(f"{name}: a head's induction score passes {FORMED:g} at", formed, None, None))
+        claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
+    return claims

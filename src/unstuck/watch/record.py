@@ -1,0 +1,89 @@
+"""The attention weights of any model, for one batch, without changing the model.
+
+Fast kernels return no weights. While the model runs on the batch, every call of `scaled_dot_product_attention` is
+noticed, and its weights are computed a second time from the queries and keys it was given; so is the attention of
+`torch.nn.MultiheadAttention`, and a softmax over (n, heads, rows, columns) is taken as it is. The model runs as it
+always does: same implementation, same numbers.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+SOFTMAX: tuple[Callable[..., Any], ...] = (F.softmax, torch.softmax, Tensor.softmax)
+
+
+class _Recorder(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            self.maps.append(_weights(*args, **kwargs))
+        elif func is F.multi_head_attention_forward:
+            asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
+            weights: Any = func(*args, **asked)[1]
+            self.maps.append(weights if weights.dim() == 4 else weights[None])
+        out = func(*args, **kwargs)
+        if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1]:
+            self.maps.append(out)
+        return out
+
+
+def _weights(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """What scaled_dot_product_attention multiplies the values by, (n, heads, rows, columns)."""
+    if key.shape[-3] != query.shape[-3]:  # several query heads share one key head
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
+    scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    rows, columns = scores.shape[-2:]
+    if is_causal:
+        ahead = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(ahead, -math.inf)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return scores.softmax(-1).nan_to_num()
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
+    """Attention weights of every attention call of the model on `inputs` (a tensor, a tuple of arguments or a mapping
+    of them), in the order of the calls, (n, heads, rows, columns) each. Modes, random numbers and gradients stay as
+    they are.
+
+    Examples:
+        >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> [tuple(weights.shape) for weights in attention_maps(layer, torch.zeros(3, 5, 8))]
+        [(3, 2, 5, 5)]
+    """
+    training = [module for module in model.modules() if module.training]
+    devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
+    with torch.random.fork_rng(devices=devices):
+        model.eval()
+        try:
+            with _Recorder() as recorder:
+                if isinstance(inputs, Mapping):
+                    model(**inputs)
+                else:
+                    model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+        finally:
+            for module in training:
+                module.training = True
+    return recorder.maps

@@ -1,0 +1,151 @@
+"""`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from unstuck.errors import BadInput
+from unstuck.forecast.forecaster import Forecast, Forecaster
+
+from .record import attention_maps
+
+INDUCTION = 16  # sequences that repeat themselves
+
+
+class Watch:
+    """Looks at a model's attention on a fixed batch every so many steps.
+
+        watch = Watch(model, probe, vocabulary=256)
+        for step, batch in enumerate(batches):
+            ...
+            watch(step, loss=loss)
+
+    `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to watch:
+    True in (n, columns), seen from the last position, or in (n, rows, columns). With `vocabulary`, a model of token
+    indices is also tested for induction on random sequences of `length` that repeat themselves; `tokens` makes the
+    model's input from such a batch where it is more than the tensor itself. `attention` replaces the recording: a
+    function of model and inputs that gives the weights of each layer, (n, heads, rows, columns).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        probe: Any = None,
+        *,
+        targets: Tensor | None = None,
+        vocabulary: int | None = None,
+        length: int = 48,
+        tokens: Callable[[Tensor], Any] = lambda batch: batch,
+        every: int = 50,
+        attention: Callable[[nn.Module, Any], list[Tensor]] = attention_maps,
+    ) -> None:
+        if probe is None and vocabulary is None:
+            raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
+        if every < 1:
+            raise BadInput("every", every, "a whole number of steps, at least 1")
+        if length < 4 or (vocabulary is not None and vocabulary < 2):
+            raise BadInput("length", length, "at least 4 tokens, of a vocabulary of at least 2")
+        self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
+        self.repeated = None
+        if vocabulary is not None:
+            rng = torch.Generator().manual_seed(0)
+            part = torch.randint(vocabulary, (INDUCTION, length // 2), generator=rng)
+            device = next(model.parameters()).device
+            self.repeated = tokens(torch.cat([part, part], 1).to(device))
+        self.rows: list[dict[str, float]] = []
+
+    def __call__(self, step: int, **measures: Any) -> dict[str, float] | None:
+        """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...)."""
+        if step % self.every:
+            return None
+        return self.look(step, **measures)
+
+    def look(self, step: int, **measures: Any) -> dict[str, float]:
+        """A row of the curve, now."""
+        row = {"step": float(step), **{k: _number(v) for k, v in measures.items()}}
+        if self.probe is not None:
+            maps = self.attention(self.model, self.probe)
+            _checked(maps)
+            for layer, weights in enumerate(maps):
+                row |= _statistics(layer, weights, self.targets)
+        if self.repeated is not None:
+            maps = self.attention(self.model, self.repeated)
+            _checked(maps)
+            for layer, weights in enumerate(maps):
+                row |= _named("induction", layer, induction_score(weights))
+                if self.probe is None:
+                    row |= _statistics(layer, weights, None)
+        self.rows.append(row)
+        return row
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """What was seen, a row a look."""
+        return pd.DataFrame(self.rows)
+
+    def forecast(self, **options: Any) -> Forecast:
+        """When will the run leave its plateau? Options are those of `Forecaster`."""
+        return Forecaster(**options).of_curve(self.curve)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the curve where `unstuck forecast`, `report` and plots find it."""
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
+        self.curve.to_parquet(path / "curve.parquet")
+        return path
+
+
+def _number(value: Any) -> float:
+    return float(value.detach() if isinstance(value, Tensor) else value)
+
+
+def _checked(maps: list[Tensor]) -> None:
+    if not maps:
+        raise BadInput(
+            "the model",
+            "one without an attention call that could be seen",
+            "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
+            "columns); else give Watch a function `attention`",
+        )
+
+
+def _named(name: str, layer: int, values: Tensor) -> dict[str, float]:
+    return {f"{name}_{layer}_{head}": value for head, value in enumerate(values.tolist())}
+
+
+def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str, float]:
+    w = weights.float()
+    columns = w.shape[-1]
+    entropy = -torch.special.xlogy(w, w).sum(-1).mean((0, 2))
+    rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
+    distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
+    out = _named("entropy", layer, entropy) | _named("distance", layer, distance)
+    if targets is not None:
+        mask = targets.to(w.device)
+        if mask.dim() == 2:
+            seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)
+        else:
+            asked = mask.any(-1)[:, None].float()  # rows that have a target
+            seen = ((w * mask[:, None]).sum(-1) * asked).sum((0, 2)) / asked.sum((0, 2))
+        out |= _named("attn", layer, seen)
+    return out
+
+
+def induction_score(weights: Tensor) -> Tensor:
+    """Of each head, (heads,): on a sequence that repeats its first half, the attention of the second half to the token
+    that came after the same token in the first.
+
+    Examples:
+        >>> perfect = torch.zeros(1, 1, 6, 6)
+        >>> perfect[0, 0, [3, 4, 5], [1, 2, 3]] = 1.0
+        >>> induction_score(perfect).tolist()
+        [1.0]
+    """
+    half = math.ceil(weights.shape[-1] / 2)
+    rows = torch.arange(half, weights.shape[-1], device=weights.device)
+    return weights[:, :, rows, rows - half + 1].float().mean((0, 2))

@@ -1,0 +1,141 @@
+"""Laws with runs that did not emerge: the likelihood by brute force, estimates against closed forms, coverage."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+from unstuck.cli import main
+from unstuck.errors import BadInput
+from unstuck.laws import compare_laws, fit_power_law
+from unstuck.laws.censored import Data, fit, log_likelihood
+from unstuck.papers.emergence.fit_censored import TRUE, simulated
+
+
+def small_data(rng, seeds=3, sizes=4, censored=0.3):
+    x = np.repeat(rng.standard_normal(sizes), seeds)
+    size = np.repeat(np.arange(sizes), seeds)
+    y = 1 + 0.8 * x + 0.3 * np.repeat(rng.standard_normal(sizes), seeds) + 0.2 * rng.standard_normal(len(x))
+    late = rng.random(len(x)) < censored
+    return Data(np.column_stack([np.ones(len(x)), x]), np.where(late, y - 0.1, y), late, size)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_likelihood_is_the_integral_over_what_a_size_shares(seed):
+    rng = np.random.default_rng(seed)
+    data, beta, s_seed, s_size = small_data(rng), rng.standard_normal(2), 0.3, 0.4
+    total = 0.0
+    for j in range(data.sizes):
+        mine = data.size == j
+        e, late = (data.y - data.X @ beta)[mine], data.censored[mine]
+
+        def density(u, e=e, late=late):
+            z = (e - s_size * u) / s_seed
+            return stats.norm.pdf(u) * np.prod(np.where(late, stats.norm.sf(z), stats.norm.pdf(z) / s_seed))
+
+        total += math.log(integrate.quad(density, -12, 12, points=np.linspace(-4, 4, 9), limit=400)[0])
+    assert log_likelihood(data, beta, math.log(s_seed), math.log(s_size)) == pytest.approx(total, rel=1e-5)
+
+
+def test_without_repeated_sizes_it_is_the_censored_regression_of_textbooks():
+    rng = np.random.default_rng(0)
+    data = small_data(rng, seeds=1, sizes=30)
+    found = fit(data)
+    e, s = data.y - data.X @ found.beta, found.seed_spread
+    by_hand = np.sum(np.where(data.censored, stats.norm.logsf(e / s), stats.norm.logpdf(e, scale=s)))
+    assert found.log_likelihood == pytest.approx(by_hand, rel=1e-9)
+    for step in 1e-3 * np.eye(2):  # nothing nearby is likelier
+        assert log_likelihood(data, found.beta + step, found.log_seed, -8) < found.log_likelihood
+        assert log_likelihood(data, found.beta - step, found.log_seed, -8) < found.log_likelihood
+
+
+def test_with_nothing_censored_the_intervals_are_those_of_least_squares():
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(20), rng.standard_normal((20, 2))])
+    y = X @ [1, 0.5, -0.3] + 0.2 * rng.standard_normal(20)
+    found = fit(Data(X, y, np.zeros(20, dtype=bool), np.arange(20)))
+    expected = sm.OLS(y, X).fit()
+    assert found.beta == pytest.approx(expected.params, abs=1e-4)
+    for i in range(3):
+        assert found.interval(i, 0.9) == pytest.approx(expected.conf_int(0.1)[i], abs=2e-3)
+
+
+def test_dropping_censored_runs_biases_the_law_and_using_them_does_not():
+    laws = []
+    for seed in range(12):
+        table = simulated(np.random.default_rng(seed), 120, 1, 0.0, 0.25)
+        laws.append([fit_power_law(part, "d + T") for part in (table, table[table["status"] == "emerged"])])
+    used, dropped = (np.mean([[law.exponents[t] / x for t, x in TRUE.items()] for law in ls]) for ls in zip(*laws))  # noqa: B905
+    assert abs(used - 1) < 0.02
+    assert dropped < 0.98
+    assert (laws[0][0].used, laws[0][1].used) == (36, 0)
+
+
+def test_without_a_last_step_a_censored_run_is_left_out():
+    table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
+    law = fit_power_law(table.drop(columns="steps"), "d + T")
+    assert (law.censored, law.used) == (12, 0)
+    assert law.exponents == fit_power_law(table[table["status"] == "emerged"], "d + T").exponents
+
+
+def test_predictions_widen_beyond_the_runs_and_say_so():
+    table = simulated(np.random.default_rng(0), 60, 2, 0.1, 0.1)
+    law = fit_power_law(table, "d + T")
+    found = law.predict_interval({"d": [32, 32], "T": [64, 65_536]})
+    width = np.log(found["high"] / found["low"])
+    assert found["beyond"].tolist() == ["", "T"]
+    assert width[1] > 1.3 * width[0]
+    assert ((found["low"] < found["plateau"]) & (found["plateau"] < found["high"])).all()
+    assert found["plateau"].to_numpy() == pytest.approx(law.predict({"d": [32, 32], "T": [64, 65_536]}), rel=1e-6)
+
+
+def test_an_offset_is_found_and_straightens_the_law():
+    rng = np.random.default_rng(0)
+    d, T = np.repeat([4, 8, 16, 32], 4), np.tile([8, 16, 32, 64], 4)
+    plateau = 80 + 0.5 * d**1.3 * T**0.8 * np.exp(0.03 * rng.standard_normal(16))
+    table = pd.DataFrame({"d": d, "T": T, "plateau_steps": plateau})
+    bent, straight = fit_power_law(table, "d + T"), fit_power_law(table, "d + T", offset="fit")
+    assert straight.offset == pytest.approx(80, rel=0.05)
+    assert straight.exponents["d"] == pytest.approx(1.3, abs=0.05)
+    assert bent.exponents["d"] < 1.1
+    assert straight.aic < bent.aic - 20
+    assert fit_power_law(table, "d + T", offset=80).predict({"d": 8, "T": 8}) == pytest.approx(
+        80 + 0.5 * 8**2.1, rel=0.05
+    )
+    with pytest.raises(BadInput, match="below the shortest plateau"):
+        fit_power_law(table, "d + T", offset=99)
+
+
+def test_laws_are_ranked_over_the_same_runs():
+    table = simulated(np.random.default_rng(3), 60, 2, 0.05, 0.1)
+    ranking = compare_laws(table, ["T", "d + T", "d + T*log(T)"])
+    assert ranking["formula"].iloc[0] == "d + T"
+    assert ranking["AIC"].iloc[0] == 0
+    assert ranking.set_index("formula").loc["T", "AIC"] > 50
+    assert ranking["held out"].idxmax() == 0
+
+
+def test_the_command_predicts_compares_and_warns(tmp_path, capsys):
+    file = tmp_path / "runs.csv"
+    simulated(np.random.default_rng(0), 60, 2, 0.1, 0.1).to_csv(file, index=False)
+    words = ["fit", str(file), "d + T", "--compare", "T", "--predict", "d=32", "T=4096"]
+    assert main([*words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["used"] == answer["censored"] == 18
+    assert answer["predictions"][0]["beyond"] == "T"
+    assert "T lies beyond the runs of this law" in err
+    assert [law["formula"] for law in answer["laws"]] == ["d + T", "T"]
+    assert main(words) == 0
+    out, _ = capsys.readouterr()
+    assert "d = 32, T = 4096:" in out
+    assert "18 censored, 18 of them used as such" in out
+    for bad in (["--predict", "d"], ["d=3"], ["--predict", "d=x"], ["--predict", "q=3"], ["--offset", "much"]):
+        assert main(["fit", str(file), "d + T", *bad]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)

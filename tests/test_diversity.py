@@ -1,0 +1,135 @@
+"""The diversity schedule, on learners whose losses are made up."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unstuck import DiversitySchedule
+from unstuck.errors import BadInput
+from unstuck.forecast.plateau import PlateauDetector, plateau_since
+from unstuck.spec import load_spec
+from unstuck.tasks.recall import Recall
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.training.diversity import repeating
+from unstuck.training.loop import Run
+
+
+def feed(detector, values):
+    for value in values:
+        detector.add(value)
+    return detector.stands
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plateau_is_told_from_a_fall_through_noise(seed):
+    rng = np.random.default_rng(seed)
+    noise = 0.05 * rng.standard_normal(400)
+    assert feed(PlateauDetector(), 0.5 + noise)
+    assert not feed(PlateauDetector(), np.linspace(1, 0.4, 400) + noise)
+    assert not feed(PlateauDetector(), 0.5 + noise[:50])  # too early to say
+
+
+class Learner:
+    """Stuck at a loss of 1 until it has seen `needs` steps, which repetition r makes 1 + 9 r times as fast; what it
+    knows at a repetition it knows at lower ones a little later."""
+
+    def __init__(self, needs, seed=0):
+        self.needs, self.seen, self.rng = needs, 0.0, np.random.default_rng(seed)
+
+    def step(self, repetition):
+        self.seen += 1 + 9 * repetition
+        left = 1 / (1 + math.exp((self.seen - self.needs * (1 + 0.3 * (1 - repetition))) / 50))
+        return max(0.0, left + 0.05 * self.rng.standard_normal())
+
+
+@pytest.mark.parametrize("needs", [3000, 10_000])
+def test_it_repeats_on_the_plateau_and_ends_with_diverse_data(needs):
+    learner, schedule, alone = Learner(needs), DiversitySchedule(most=0.9), Learner(needs)
+    steps = 0
+    while schedule.stage != "done":
+        schedule.step(learner.step(schedule.repetition))
+        steps += 1
+        assert steps < needs
+    levels = [level for _, level in schedule.changes]
+    assert levels[:2] == [0.0, 0.9]
+    assert levels[1:] == sorted(levels[1:], reverse=True)
+    assert levels[-1] == schedule.repetition == 0.0
+    unaided = next(i for i in range(2 * needs) if np.mean([alone.step(0.0) for _ in range(1)]) < 0.2)
+    assert steps < unaided / 2
+
+
+def test_a_learner_that_never_stops_falling_is_left_alone():
+    schedule = DiversitySchedule()
+    rng = np.random.default_rng(0)
+    for step in range(2000):
+        schedule.step(3 * math.exp(-step / 400) + 0.02 * rng.standard_normal())
+        assert schedule.repetition == 0.0 or step > 1500  # where it has arrived
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=300), st.integers(0, 299))
+@settings(max_examples=50, deadline=None)
+def test_state_goes_on_where_it_was_and_repetition_stays_in_bounds(losses, at):
+    whole, first = DiversitySchedule(most=0.7, patience=20), DiversitySchedule(most=0.7, patience=20)
+    for loss in losses:
+        assert 0 <= whole.step(loss) <= 0.7
+    for loss in losses[:at]:
+        first.step(loss)
+    second = DiversitySchedule(most=0.7, patience=20)
+    second.load_state_dict(first.state_dict())
+    for loss in losses[at:]:
+        second.step(loss)
+    assert (second.repetition, second.stage, second.changes) == (whole.repetition, whole.stage, whole.changes)
+
+
+def test_bad_settings_are_refused():
+    for options in ({"most": 0}, {"factor": 1}, {"mastered": 2}, {"patience": 1}):
+        with pytest.raises(BadInput):
+            DiversitySchedule(**options)
+
+
+WORDS = ["task.T=16", "task.d=8", "schedule.name=adaptive", "schedule.patience=30", "train.max_steps=200"]
+
+
+def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit():
+    whole = Run(load_spec("regression", WORDS)).advance()
+    levels = whole.curve["repetition"].tolist()
+    assert levels[0] == 0
+    assert max(levels) == 0.9
+    first, count = Run(load_spec("regression", WORDS)), iter(range(10**6))
+    first.advance(stop=lambda: next(count) >= 70)
+    second = Run(load_spec("regression", WORDS), first.checkpoint()).advance()
+    pd.testing.assert_frame_equal(second.curve, whole.curve)
+
+
+def test_a_scheduled_run_is_another_run_and_bad_schedules_are_refused():
+    assert load_spec("regression", WORDS).run_id != load_spec("regression", WORDS[:2]).run_id
+    for words, says in (
+        (["schedule.name=adaptve"], "'none' or 'adaptive'"),
+        (["schedule.name=adaptive", "schedule.key=B", "schedule.most=100"], "schedule.most"),
+        (["schedule.nam=adaptive"], "name"),
+        (["schedule.name=adaptive", "schedule.most=2"], "p = 2"),
+    ):
+        with pytest.raises(BadInput) as e:
+            load_spec("regression", words)
+        assert says in str(e.value)
+
+
+def test_copies_are_whole_where_they_must_be():
+    assert repeating(SingleLocation(T=16, d=4), "B", 2.6).B == 4
+    assert repeating(Recall(tokens=16, pairs=4), "B", 1.5).B == 2.5
+    assert repeating(SingleLocation(T=16, d=4), "p", 0.3).p == 0.3
+
+
+def test_a_plateau_is_found_in_a_curve_and_dated():
+    rng = np.random.default_rng(0)
+    falling, flat = np.geomspace(5, 0.56, 40), np.full(100, 0.55)
+    curve = np.concatenate([falling, flat]) * (1 + 0.01 * rng.standard_normal(140))
+    assert plateau_since(curve.tolist()) == pytest.approx(38, abs=6)
+    assert plateau_since(np.geomspace(5, 0.1, 200).tolist()) is None
+    assert plateau_since([1.0] * 5) is None  # too few rows to say
+    long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
+    assert plateau_since(long.tolist()) == pytest.approx(2950, abs=100)

@@ -1,0 +1,184 @@
+"""Forecasts: on curves made by the progress law, the answer is known; on drift and silence there is none."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import erf, erfinv
+
+from unstuck import Forecaster
+from unstuck.cli import main
+from unstuck.errors import BadInput
+from unstuck.forecast.calibration import Calibration, calibrate, shipped
+from unstuck.forecast.signals import gain, parting, sharpening
+from unstuck.forecast.sources import read_curve
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Store
+from unstuck.spec import load_spec
+
+STORE = Path(__file__).parents[1] / "results" / "store"
+
+
+def by_the_law(plateau, *, upto=0.98, rows=60, heads=2, noise=0.0, seed=0):
+    """A curve whose best head follows elapsed = erf(sqrt(gain)) exactly."""
+    steps = np.linspace(0, upto * plateau, rows)
+    rng = np.random.default_rng(seed)
+    best = 0.03 * np.exp(erfinv(steps / plateau) ** 2 + noise * rng.standard_normal(rows))
+    columns = {f"attn_1_{h}": np.full(rows, 0.03) for h in range(heads - 1)}
+    return pd.DataFrame({"step": steps, **columns, f"attn_1_{heads - 1}": best})
+
+
+def exact():
+    """The theory as a calibration."""
+    values = np.geomspace(1e-4, 3, 200)
+    return {"gain": Calibration("gain", values.tolist(), (-np.log(erf(np.sqrt(values)))).tolist(), [0.1] * 200, 0)}
+
+
+@pytest.mark.parametrize("plateau", [300, 5000, 200_000])
+@pytest.mark.parametrize("elapsed", [0.25, 0.5, 0.8])
+def test_on_the_progress_law_the_forecast_is_the_plateau(plateau, elapsed):
+    found = Forecaster(calibrations=exact()).of_curve(by_the_law(plateau, upto=elapsed))
+    assert found.sign
+    assert found.plateau == pytest.approx(plateau, rel=0.03)
+    assert found.elapsed == pytest.approx(elapsed, rel=0.03)
+    assert found.low < found.plateau < found.high
+
+
+def test_rows_one_at_a_time_give_the_same_as_the_curve():
+    curve = by_the_law(1000, upto=0.6)
+    forecaster = Forecaster(calibrations=exact())
+    for row in curve.to_dict("records"):
+        forecaster.update(row)
+    assert forecaster.forecast() == Forecaster(calibrations=exact()).of_curve(curve)
+
+
+def test_drift_and_silence_are_no_sign():
+    steps = np.arange(0, 4000, 50.0)
+    rng = np.random.default_rng(0)
+    silent = pd.DataFrame({"step": steps, "attn_0_0": 0.03})
+    saturated = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * np.exp(0.1 * (1 - np.exp(-steps / 200)))})
+    wobbling = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * np.exp(0.004 * rng.standard_normal(len(steps)))})
+    for curve in (silent, saturated, wobbling):
+        found = Forecaster(calibrations=exact()).of_curve(curve)
+        assert not found.sign
+        assert found.plateau is None
+        assert str(found).startswith("no sign of emergence by step 3,950")
+
+
+def test_a_law_is_a_second_opinion_weighed_by_how_sure_it_is():
+    curve = by_the_law(1000, upto=0.5)
+    alone = Forecaster(calibrations=exact()).of_curve(curve)
+    both = Forecaster(prior=(1500, 0.1), calibrations=exact()).of_curve(curve)
+    assert both.plateau == pytest.approx(math.sqrt(alone.plateau * 1500), rel=0.02)  # both are sure to 10%
+    sure = Forecaster(prior=(1500, 0.001), calibrations=exact()).of_curve(curve)
+    assert sure.plateau == pytest.approx(1500, rel=0.01)
+    silent = pd.DataFrame({"step": [0.0, 100.0, 200.0], "attn_0_0": 0.03})
+    law_only = Forecaster(prior=(1500, 0.1), calibrations=exact()).of_curve(silent)
+    assert law_only.plateau == pytest.approx(1500, rel=1e-3)
+    assert "the law's word" in str(law_only)
+
+
+@given(st.floats(1, 1e6), st.floats(0.01, 1), st.floats(1, 1e6))
+@settings(max_examples=100, deadline=None)
+def test_what_has_not_happened_by_now_happens_later(plateau, spread, now):
+    silent = pd.DataFrame({"step": [0.0, now], "attn_0_0": 0.03})
+    found = Forecaster(prior=(plateau, spread), calibrations=exact()).of_curve(silent)
+    assert now * (1 - 1e-9) <= found.low <= found.plateau <= found.high
+    assert 0 <= found.elapsed <= 1 + 1e-9
+
+
+def test_signals_are_zero_at_the_start_and_grow():
+    curve = pd.DataFrame(
+        {
+            "step": [0, 10, 20],
+            "attn_0_0": [0.1, 0.1, 0.2],
+            "attn_0_1": [0.2, 0.1, 0.1],
+            "entropy_0_0": [2.0, 1.9, 1.0],
+            "entropy_0_1": [2.0, 2.1, 2.0],
+        }
+    )
+    assert gain(curve) == pytest.approx([0, 0, math.log(2)])
+    assert sharpening(curve) == pytest.approx([0, 0.1, 1])
+    assert parting(curve) == pytest.approx([0, 0.1, 0.5])
+
+
+def test_a_calibration_falls_with_the_signal_and_covers_what_it_was_fitted_on():
+    rng = np.random.default_rng(0)
+    values = rng.exponential(0.5, 3000)
+    ahead = -np.log(erf(np.sqrt(values + 0.01))) + 0.1 * rng.standard_normal(3000)
+    found = calibrate("gain", values, ahead, np.arange(3000) % 5, 5)
+    assert np.all(np.diff(found.ahead) <= 1e-12)
+    middle = (values > 0.05) & (values < 1.5)
+    levels, spreads = np.array([found.read(v) for v in values[middle]]).T
+    assert np.mean(np.abs(ahead[middle] - levels) < 1.2816 * spreads) == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_shipped_calibrations_are_close_to_the_theory():
+    known = shipped()["gain"]
+    for value in (0.05, 0.1, 0.2, 0.4):
+        assert known.read(value)[0] == pytest.approx(-math.log(erf(math.sqrt(value))), abs=0.35)
+
+
+@pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
+def test_a_stored_run_is_forecast_from_its_first_half():
+    curve = pd.read_parquet(STORE / "f4ccb0e4812a3497" / "curve.parquet")  # T = 64, d = 32: 2,550 steps
+    for share in (0.4, 0.5, 0.7):
+        found = Forecaster().of_curve(curve[curve["step"] <= share * 2550])
+        assert found.plateau == pytest.approx(2550, rel=0.3)
+
+
+def test_bad_input_is_one_sentence(tmp_path, capsys):
+    with pytest.raises(BadInput, match="one of auto, gain"):
+        Forecaster("grain")
+    with pytest.raises(BadInput, match="attn_L_H or entropy_L_H"):
+        Forecaster().of_curve(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.parquet").write_bytes(b"not a table")
+    (tmp_path / "loss.csv").write_text("epoch,loss\n1,2\n")
+    for source in ("missing", "empty", "bad.parquet", "loss.csv"):
+        assert main(["forecast", str(tmp_path / source)]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+
+
+def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, monkeypatch):
+    from torch.utils.tensorboard import SummaryWriter
+
+    curve = by_the_law(1000, upto=0.5, rows=300).astype({"step": int}).drop_duplicates("step")  # more than one block
+    curve.rename(columns={"step": "global_step"}).to_csv(tmp_path / "c.csv", index=False)
+    writer = SummaryWriter(str(tmp_path / "tb"))
+    for row in curve.to_dict("records"):
+        for name, value in row.items():
+            if name != "step":
+                writer.add_scalar(name, value, int(row["step"]))
+    writer.close()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    import wandb
+
+    run = wandb.init(project="test", dir=str(tmp_path))
+    for row in curve.to_dict("records"):
+        run.log({k: v for k, v in row.items() if k != "step"}, step=int(row["step"]))
+    run.finish()
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    for source in (tmp_path / "c.csv", tmp_path / "tb", file):
+        found = read_curve(source)
+        assert found["step"].tolist() == curve["step"].tolist()
+        assert found["attn_1_1"].to_numpy() == pytest.approx(curve["attn_1_1"].to_numpy(), rel=1e-5)
+
+
+def test_the_command_forecasts_a_run_directory(tmp_path, capsys):
+    spec = load_spec("regression", ["task.T=16", "task.d=4", "train.max_steps=60"])
+    execute(spec, Store(tmp_path))
+    assert main(["forecast", str(tmp_path / spec.run_id), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["step"] == 60
+    assert found["signal"] == "gain"
+    if STORE.is_dir():
+        assert main(["forecast", str(tmp_path / spec.run_id), "--law", str(STORE)]) == 0
+        assert "leaves the plateau at about step" in capsys.readouterr().out

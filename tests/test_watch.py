@@ -1,0 +1,128 @@
+"""Watching other people's models: the weights are the right ones, and nothing else changes."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from unstuck import Watch
+from unstuck.errors import BadInput
+from unstuck.watch import attention_maps
+
+
+class Plain(nn.Module):
+    """A causal layer by hand, by either road."""
+
+    def __init__(self, kernel):
+        super().__init__()
+        self.kernel, self.embed, self.qkv = kernel, nn.Embedding(16, 8), nn.Linear(8, 24)
+        self.drop, self.out = nn.Dropout(0.5), nn.Linear(8, 16)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        q, k, v = self.qkv(x).unflatten(2, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        if self.kernel:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.mT / 2).masked_fill(torch.ones(q.shape[2], q.shape[2]).triu(1).bool(), -math.inf)
+            y = scores.softmax(-1) @ v
+        return self.out(self.drop(y.transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_kernels_and_plain_softmax_show_the_same_weights(kernel):
+    torch.manual_seed(0)
+    model, tokens = Plain(kernel), torch.randint(16, (3, 5))
+    (found,) = attention_maps(model, tokens)
+    other = Plain(not kernel)
+    other.load_state_dict(model.state_dict())
+    (expected,) = attention_maps(other, tokens)
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(found.sum(-1), torch.ones(3, 2, 5))
+    assert found.triu(1).abs().max() == 0
+
+
+def test_multihead_attention_and_encoder_layers():
+    torch.manual_seed(0)
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
+    (found,) = attention_maps(attention, (x, x, x))
+    expected = attention(x, x, x, need_weights=True, average_attn_weights=False)[1]
+    assert torch.allclose(found, expected, atol=1e-6)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    maps = attention_maps(layer, {"src": x, "mask": mask, "is_causal": True})
+    assert [tuple(m.shape) for m in maps] == [(3, 2, 5, 5)] * 2
+    assert all(m.triu(1).abs().max() == 0 for m in maps)
+
+
+def test_grouped_keys_and_masks():
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)
+    seen = torch.rand(2, 1, 5, 5) < 0.7
+    seen[..., 0] = True
+
+    class Grouped(nn.Module):
+        def forward(self, q):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True, scale=0.3)
+
+    (found,) = attention_maps(Grouped(), q)
+    assert torch.allclose(found @ v.repeat_interleave(2, 1), Grouped()(q), atol=1e-5)
+
+
+def test_looking_changes_nothing():
+    torch.manual_seed(0)
+    model, tokens = Plain(True), torch.randint(16, (3, 5))
+    model.train()
+    model.drop.eval()  # a mode of its own
+    loss = model(tokens).sum()
+    loss.backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    state, output = torch.get_rng_state(), model(tokens)
+    watch = Watch(model, tokens, every=1)
+    watch(0, loss=loss)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert not model.drop.training
+    assert torch.equal(model(tokens), output)
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), before, strict=True))
+
+
+def test_rows_have_entropy_distance_targets_and_induction():
+    model, tokens = Plain(True), torch.randint(16, (4, 6))
+    targets = torch.zeros(4, 6, dtype=torch.bool)
+    targets[:, 2] = True
+    watch = Watch(model, tokens, targets=targets, vocabulary=16, every=10)
+    assert watch(5) is None
+    row = watch(10, loss=1.5)
+    (weights,) = attention_maps(model, tokens)
+    assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 2].mean().item(), rel=1e-5)
+    by_hand = -(weights * weights.clamp_min(1e-30).log()).sum(-1)[:, 0].mean().item()
+    assert row["entropy_0_0"] == pytest.approx(by_hand, rel=1e-4)
+    back = (torch.arange(6)[:, None] - torch.arange(6)).clamp_min(0)
+    assert row["distance_0_0"] == pytest.approx((weights[:, 0] * back).sum(-1).mean().item(), rel=1e-4)
+    assert 0 < row["induction_0_0"] < 1
+    assert row["loss"] == 1.5
+    everywhere = Watch(model, tokens, targets=targets[:, None].expand(-1, 6, -1), every=1)
+    seen = everywhere.look(0)["attn_0_0"]
+    assert seen == pytest.approx(weights[:, 0, :, 2].mean().item(), rel=1e-4)
+
+
+def test_a_saved_watch_is_forecast(tmp_path):
+    model = Plain(True)
+    watch = Watch(model, torch.randint(16, (4, 6)), every=1)
+    for step in range(4):
+        watch(step)
+    found = pd.read_parquet(watch.save(tmp_path / "mine") / "curve.parquet")
+    assert found["step"].tolist() == [0, 1, 2, 3]
+    assert not watch.forecast().sign
+
+
+def test_what_cannot_be_watched_is_said():
+    with pytest.raises(BadInput, match="scaled_dot_product_attention"):
+        Watch(nn.Linear(3, 3), torch.zeros(2, 3)).look(0)
+    with pytest.raises(BadInput, match="neither a probe nor a vocabulary"):
+        Watch(nn.Linear(3, 3))
+    by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
+    assert by_adapter.look(0)["entropy_0_0"] == 0

@@ -1,0 +1,78 @@
+"""Ten runs that cannot emerge, to see whether the forecaster says so: curves into results/hopeless.csv.
+
+A learning rate of 0; targets of another sequence; a relevance feature that is always off. At T = 32, d = 16,
+where the real task emerges within some 500 steps, they are trained for 1,200.
+"""
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from unstuck.models.transformer import Transformer
+from unstuck.runs.memory import keep_freed_memory
+from unstuck.spec.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.tasks.single_location import SingleLocation
+from unstuck.tasks.task import Batch, World, config
+from unstuck.training.loop import Run
+
+OUT = Path(__file__).parents[1] / "results" / "hopeless.csv"
+STEPS = 1200
+
+
+@config
+class Shuffled(SingleLocation):
+    """Every target belongs to another sequence of the batch."""
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        batch = super().sample(n, rng, world)
+        return batch._replace(targets=batch.targets.roll(1, 0))
+
+
+@config
+class Unflagged(SingleLocation):
+    """Nothing tells which token is relevant."""
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        batch = super().sample(n, rng, world)
+        inputs = batch.inputs.clone()
+        inputs[..., -1] = 0
+        return batch._replace(inputs=inputs)
+
+
+KINDS: list[tuple[str, type[SingleLocation], float, int]] = [
+    *(("learning rate 0", SingleLocation, 0.0, seed) for seed in range(2)),
+    *(("shuffled targets", Shuffled, 1e-4, seed) for seed in range(4)),
+    *(("no relevance feature", Unflagged, 1e-4, seed) for seed in range(4)),
+]
+
+
+def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
+    keep_freed_memory()
+    name, task, lr, seed = kind
+    spec: Any = RunSpec(
+        task_name="single_location",
+        task=task(T=32, d=16),
+        model_name="transformer",
+        model=Transformer(),
+        optim=OptimSpec(lr=lr),
+        train=TrainSpec(max_steps=STEPS),
+        seed=seed,
+    )
+    return Run(spec).advance().curve.assign(kind=name, seed=seed)
+
+
+def main() -> int:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        table = pd.concat(list(pool.map(curve, KINDS)), ignore_index=True)
+    table.to_csv(OUT, index=False, float_format="%.6g")
+    print(table.groupby(["kind", "seed"])["test_loss"].last())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

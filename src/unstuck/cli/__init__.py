@@ -11,7 +11,7 @@ from unstuck import __version__
 from unstuck.errors import BadInput
 
 # ruff: isort: off
-from . import theory, lab, forecast, figures  # noqa: F401  (they add their commands, in this order)
+from . import theory, lab, forecast, figures, serve  # noqa: F401  (they add their commands, in this order)
 
 # ruff: isort: on
 from .common import app, say

@@ -51,8 +51,7 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     table = where.table() if store.is_dir() else pd.DataFrame()
     if table.empty:
         return None
-    names = _columns(table)
-    shown = table[names].astype(object).where(table[names].notna(), None)
+    names, rows = table_of(table)
     points = max(LEAST, min(MOST, POINTS // len(table)))
     curves, left_out = {}, 0
     for run_id in table["run_id"]:
@@ -60,11 +59,22 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
         if curve is None or "step" not in curve or curve.empty:
             continue
         left_out += max(0, len(curve) - points)
-        curves[str(run_id)] = _thin(_measured(curve), points)
+        curves[str(run_id)] = curve_of(curve, points)
     thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
-    attention = _attention([where.run(str(run_id)) for run_id in table["run_id"]])
-    rows = [[_plain(v) for v in row] for row in shown.itertuples(index=False)]
+    attention = attention_of([where.run(str(run_id)) for run_id in table["run_id"]])
     return Runs(names, rows, curves, thinned, attention, _laws(table, formula))
+
+
+def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
+    """Names of the columns that are worth showing, and the rows as plain values."""
+    names = _columns(table)
+    shown = table[names].astype(object).where(table[names].notna(), None)
+    return names, [[plain(v) for v in row] for row in shown.itertuples(index=False)]
+
+
+def curve_of(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
+    """What is measured over a run, at so many points."""
+    return _thin(_measured(curve), points)
 
 
 def _columns(table: pd.DataFrame) -> list[str]:
@@ -75,7 +85,7 @@ def _columns(table: pd.DataFrame) -> list[str]:
     return ["run_id", *kept, *(c for c in RESULTS if c in table)]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -94,10 +104,10 @@ def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
     """As many rows, first and last among them, evenly in the rows that there are."""
     if len(curve) > points:
         curve = curve.iloc[np.unique(np.linspace(0, len(curve) - 1, points).round().astype(int))]
-    return {str(c): [_plain(float(v)) for v in curve[c]] for c in curve}
+    return {str(c): [plain(float(v)) for v in curve[c]] for c in curve}
 
 
-def _attention(directories: list[RunDirectory]) -> list[dict[str, Any]]:
+def attention_of(directories: list[RunDirectory]) -> list[dict[str, Any]]:
     """Maps of the runs that kept them, as bytes from 0 to 255, until there is enough."""
     out, spent = [], 0
     for directory in directories:
@@ -160,8 +170,8 @@ def _law(table: pd.DataFrame, formula: str, name: str) -> dict[str, Any]:
         "n": law.n,
         "censored": law.censored,
         "run_id": [str(x) for x in emerged["run_id"]],
-        "measured": [_plain(float(x)) for x in emerged["plateau_steps"]],
-        "said": [_plain(float(x)) for x in law.predict(emerged)],
+        "measured": [plain(float(x)) for x in emerged["plateau_steps"]],
+        "said": [plain(float(x)) for x in law.predict(emerged)],
     }
 
 

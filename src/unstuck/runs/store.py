@@ -90,6 +90,16 @@ class RunDirectory:
             raise Impossible(f"run {self.path.name} has kept no predictions to compare with; train it first")
         return load_file(path)["predictions"]
 
+    def row(self) -> dict[str, Any] | None:
+        """The run as a row of a store's table, or None where its files are missing or damaged."""
+        spec, status = self.spec(), self.status()
+        if spec is None or status is None:
+            return None
+        row = {"run_id": self.path.name, **flatten(spec), **summary(status)}
+        if row["status"] == "running" and not self.is_locked():
+            row["status"] = "interrupted"
+        return row
+
     # -- checkpoints
 
     def write_checkpoint(self, checkpoint: Any) -> None:
@@ -232,15 +242,7 @@ class Store:
 
     def table(self) -> pd.DataFrame:
         """One row a run: its keys (`task.T` is also called `T`), status, plateau_steps, steps, seconds."""
-        rows = []
-        for run in self:
-            spec, status = run.spec(), run.status()
-            if spec is None or status is None:
-                continue
-            rows.append({"run_id": run.path.name, **flatten(spec), **summary(status)})
-            if rows[-1]["status"] == "running" and not run.is_locked():
-                rows[-1]["status"] = "interrupted"
-        return pd.DataFrame(rows)
+        return pd.DataFrame([row for run in self if (row := run.row()) is not None])
 
 
 def flatten(spec: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def lightning_callback(watch: Watch) -> Any:
     """For Lightning: `Trainer(..., callbacks=[lightning_callback(watch)])`."""
     from lightning.pytorch.callbacks import Callback
 
-    class WatchCallback(Callback):  # type: ignore[misc]
+    class WatchCallback(Callback):
         """Looks after every so many batches, and takes what was logged by name."""
 
         def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,1 @@
+"""The dashboard: `unstuck serve DIR`."""

@@ -1,0 +1,140 @@
+"""The dashboard's server: a page, its script, and JSON about theory, runs and laws. It reads DIR and writes nothing.
+
+Loopback unless told otherwise; on another host every request needs the token that is printed at the start. A page of
+another site cannot use it: the Host header must be ours, and nothing is allowed to be loaded from elsewhere.
+"""
+
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from unstuck.errors import BadInput
+
+from .runs import Reader
+from .theory import theory
+
+STATIC = Path(__file__).parent / "static"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+COOKIE = "unstuck_token"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+Answer = Callable[[Request], Any]
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+    """The application for the runs in `directory`; without a token everybody who reaches it may read."""
+    reader = Reader(directory)
+    answers: dict[str, Answer] = {
+        "/api/theory": lambda r: theory(
+            _whole(r, "T", 512), _whole(r, "d", 64), _whole(r, "B", 1), _real(r, "p", 0.0), _kind(r)
+        ),
+        "/api/runs": lambda r: reader.table(),
+        "/api/curve": lambda r: reader.curve(_word(r, "run")),
+        "/api/attention": lambda r: reader.attention(_word(r, "run")),
+        "/api/law": lambda r: reader.law(_word(r, "formula"), r.query_params.getlist("where"), _sizes(r)),
+    }
+    routes = [Route(path, _json(answer)) for path, answer in answers.items()]
+    routes += [
+        Route("/", _file("app.html", "text/html")),
+        Route("/app.js", _file("app.js", "text/javascript")),
+        Route("/app.css", _file("app.css", "text/css")),
+        Route("/plotly.js", _plotly),
+    ]
+    allowed = ["*"] if host in ("0.0.0.0", "::") else [*LOOPBACK, "[::1]", host]
+
+    async def guard(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = _refusal(request, token) or await call(request)
+        response.headers.update(HEADERS)
+        return response
+
+    guards = [Middleware(TrustedHostMiddleware, allowed_hosts=allowed), Middleware(BaseHTTPMiddleware, dispatch=guard)]
+    return Starlette(routes=routes, middleware=guards)
+
+
+def _refusal(request: Request, token: str | None) -> Response | None:
+    """None for who may pass. A token in the address is put into a cookie, and out of the address."""
+    if token is None:
+        return None
+    given = request.query_params.get("token")
+    if given is not None and hmac.compare_digest(given.encode(), token.encode()):
+        response = RedirectResponse("/", status_code=303)
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        return response
+    if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+        return None
+    return PlainTextResponse("This dashboard needs its token: open the address that `unstuck serve` printed.", 403)
+
+
+def _json(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        try:
+            found = await run_in_threadpool(answer, request)
+        except BadInput as e:
+            return JSONResponse({"error": str(e)}, 400)
+        return Response(json.dumps(found, allow_nan=False), media_type="application/json")
+
+    return respond
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        return Response((STATIC / name).read_text(encoding="utf-8"), media_type=kind)
+
+    return respond
+
+
+async def _plotly(request: Request) -> Response:
+    from plotly.offline import get_plotlyjs
+
+    return Response(get_plotlyjs(), media_type="text/javascript")
+
+
+def _word(request: Request, name: str) -> str:
+    return request.query_params.get(name, "")
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise BadInput(name, text, "a whole number")
+    return int(text)
+
+
+def _real(request: Request, name: str, default: float) -> float:
+    text = request.query_params.get(name, str(default))
+    try:
+        return float(text)
+    except ValueError as e:
+        raise BadInput(name, text, "a number") from e
+
+
+def _kind(request: Request) -> Any:
+    return request.query_params.get("flow", "exact")
+
+
+def _sizes(request: Request) -> dict[str, float]:
+    """The sizes to predict a plateau for: `d=64&T=256`, whatever else is asked for aside."""
+    taken = {"formula", "where", "token"}
+    return {k: _real(request, k, 0.0) for k in request.query_params if k not in taken}

@@ -1,0 +1,143 @@
+"""What the dashboard says of the runs in a directory: read anew at every request, never written."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from unstuck.errors import BadInput
+from unstuck.forecast.forecaster import Forecaster
+from unstuck.laws import fit_power_law
+from unstuck.laws.tables import where as where_rows
+from unstuck.report.runs import attention_of, curve_of, plain, table_of
+from unstuck.runs.store import RunDirectory, Store
+
+POINTS = 300  # of a curve
+
+
+class Reader:
+    """A directory of runs; nothing outside it is opened, whatever a name or a link says."""
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise BadInput(
+                "directory", str(directory), "a directory that exists; `unstuck train regression --out DIR` makes one"
+            )
+        self.root = directory.resolve()
+        self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
+
+    def table(self) -> dict[str, Any]:
+        """Columns and rows of all runs, and of those under way how far they are and what is forecast."""
+        table = self._table()
+        if table.empty:
+            return {"columns": [], "rows": [], "running": []}
+        columns, rows = table_of(table)
+        running = []
+        for run_id in table.loc[table["status"] == "running", "run_id"]:
+            directory = self.run(str(run_id))
+            spec, status = directory.spec() or {}, directory.status() or {}
+            running.append(
+                {
+                    "run_id": str(run_id),
+                    "step": int(status.get("step", 0)),
+                    "of": plain(spec.get("train", {}).get("max_steps")),
+                    "forecast": self._forecast(directory),
+                }
+            )
+        return {"columns": columns, "rows": rows, "running": running}
+
+    def run(self, run_id: str) -> RunDirectory:
+        path = (self.root / run_id).resolve() if re.fullmatch(r"[\w.-]{1,100}", run_id) else self.root
+        if path.parent != self.root or not path.is_dir():
+            raise BadInput("run", run_id, "the name of a run in this directory")
+        return RunDirectory(path)
+
+    def curve(self, run_id: str) -> dict[str, Any]:
+        """A run's measures, and the band of forecasts made along it."""
+        directory = self.run(run_id)
+        curve = directory.curve()
+        if curve is None or curve.empty:
+            return {"run_id": run_id, "curve": {}, "band": []}
+        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(curve)}
+
+    def attention(self, run_id: str) -> dict[str, Any]:
+        found = attention_of([self.run(run_id)])
+        return found[0] if found else {"run_id": run_id, "steps": []}
+
+    def law(self, formula: str, conditions: list[str], sizes: dict[str, float]) -> dict[str, Any]:
+        """A law of the runs that meet all conditions, its residuals, and what it says of a size."""
+        table = self._table()
+        if table.empty:
+            raise BadInput(
+                "directory", self.root.name, "one with finished runs; `unstuck sweep ... --out DIR` makes them"
+            )
+        table = where_rows(table, [c for c in conditions if c])
+        try:
+            law = fit_power_law(table, formula)
+            emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]
+            answer = {
+                "text": str(law),
+                "terms": [[term, x, *law.intervals[term]] for term, x in law.exponents.items()],
+                "r2": plain(law.r2),
+                "n": law.n,
+                "censored": law.censored,
+                "run_id": [str(x) for x in emerged["run_id"]],
+                "measured": [plain(float(x)) for x in emerged["plateau_steps"]],
+                "said": [plain(float(x)) for x in law.predict(emerged)],
+            }
+            if sizes:
+                said = law.predict_interval(sizes, level=0.9).iloc[0]
+                answer["prediction"] = {k: plain(float(said[k])) for k in ("plateau", "low", "high")}
+                answer["prediction"]["beyond"] = str(said["beyond"])
+        except BadInput:
+            raise
+        except ValueError as e:
+            raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
+        return answer
+
+    def _table(self) -> pd.DataFrame:
+        """A row for each run; only files that have changed are read again."""
+        rows = []
+        for directory in Store(self.root):
+            try:
+                inside = self.run(directory.path.name)
+            except BadInput:  # a link that leads out of the directory
+                continue
+            ages = [_age(inside.path / name) for name in ("spec.yaml", "status.json")]
+            known = self._rows.get(inside.path.name)
+            if known is None or known[0] != ages or (known[1] or {}).get("status") == "running":
+                known = (ages, inside.row())
+                self._rows[inside.path.name] = known
+            if known[1] is not None:
+                rows.append(known[1])
+        return pd.DataFrame(rows)
+
+    def _forecast(self, directory: RunDirectory) -> str | None:
+        curve = directory.curve()
+        if curve is None or len(curve) < 2:
+            return None
+        try:
+            return str(Forecaster().of_curve(curve))
+        except BadInput:
+            return None
+
+    def _band(self, curve: Any) -> list[list[float]]:
+        """Step, median, low and high of the forecast at some rows of the curve, while it was one."""
+        out = []
+        rows = len(curve)
+        for n in sorted({max(2, round(rows * i / 24)) for i in range(1, 25)}):
+            try:
+                said = Forecaster().of_curve(curve.iloc[:n])
+            except BadInput:
+                return []
+            if said.plateau is not None and said.low is not None and said.high is not None:
+                values = [float(said.step), said.plateau, said.low, said.high]
+                if all(math.isfinite(v) for v in values):
+                    out.append(values)
+        return out
+
+
+def _age(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.is_file() else 0

@@ -2,7 +2,7 @@
 // The dashboard. What comes from run files is only ever set as text.
 const by = (id) => document.getElementById(id);
 const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222", "#8C6D1F"];
-const LAYOUT = { margin: { l: 60, r: 15, t: 35, b: 45 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", legend: { orientation: "h", y: -0.2 } };
+const LAYOUT = { margin: { l: 60, r: 15, t: 35, b: 45 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", legend: { orientation: "h", y: -0.28 } };
 const CONFIG = { displaylogo: false, responsive: true };
 const MEASURES = { test_loss: "test loss", test_accuracy: "test accuracy", train_loss: "training loss", excess_loss: "loss above that of the truth", specialisation: "specialisation index", best_attention: "best head's attention to the relevant tokens" };
 // plotly reads a little HTML in labels; names are to be shown as they are.
@@ -64,7 +64,7 @@ async function theory() {
     ];
     if (name === "loss") traces.push({ x: found.t, y: found.linearised, name: "linearised", line: { color: "#888", width: 1.4, dash: "dot" } });
     const shapes = found.plateau === null ? [] : [{ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.plateau, x1: found.plateau, line: { color: "#999", width: 1, dash: "dot" } }];
-    Plotly.react(name, traces, { ...LAYOUT, shapes, title: { text: title, font: { size: 14 } }, xaxis: { title: { text: "time (steps × lr)" } }, yaxis: { rangemode: "tozero" } }, CONFIG);
+    Plotly.react(name, traces, { ...LAYOUT, shapes, title: { text: title, font: { size: 14 } }, xaxis: { title: { text: "time (steps × lr)", standoff: 4 } }, yaxis: { rangemode: "tozero" } }, { ...CONFIG, displayModeBar: false });
   }
 }
 
@@ -181,7 +181,22 @@ function drawMap() {
 }
 
 // -- laws
+let begun = false;
+async function begin() { // with the runs of the commonest task, and a formula that suits it
+  if (!table.rows.length) table = await ask("/api/runs", {});
+  const at = table.columns.indexOf("task");
+  if (at >= 0) {
+    const counts = {};
+    table.rows.forEach((row) => { counts[row[at]] = (counts[row[at]] || 0) + 1; });
+    const task = Object.keys(counts).sort((a, b) => counts[b] - counts[a])[0];
+    by("where").value = `task=${task}`;
+    if (task === "recall") by("formula").value = "tokens + pairs";
+  }
+  begun = true;
+}
+
 async function fit() {
+  if (!begun) await begin();
   const words = [["formula", by("formula").value], ...by("where").value.split(/\s+/).filter(Boolean).map((w) => ["where", w])];
   for (const word of by("sizes").value.split(/\s+/).filter(Boolean)) words.push(word.split("="));
   let found;

@@ -109,13 +109,19 @@ def sweep(
     checkpoint: Annotated[
         float, typer.Option("--checkpoint", parser=real, metavar="SECONDS", help="Time between checkpoints.")
     ] = 20.0,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="On the Ray cluster there, or on the one around: auto."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the product of lists: task.T=16,32 task.d=8,16 is four runs. What is finished is not run again.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       unstuck sweep regression task.T=16,32,64 task.d=8,16,32 seed=0,1,2 --workers 2 --out runs/
+
+      unstuck sweep regression task.T=16,32,64 seed=0,1,2 --ray auto --out /shared/runs
     """
     from unstuck.runs.sweep import expand, run_sweep
 
@@ -130,9 +136,14 @@ def sweep(
     from unstuck.runs.store import Store
 
     with warnings_as_sentences(), work_bar() as progress:
-        done = run_sweep(
-            specs, Store(out), workers=workers or os.cpu_count() or 1, checkpoint_seconds=checkpoint, progress=progress
-        )
+        if ray is not None:
+            from unstuck.runs.on_ray import run_on_ray
+
+            where = Store(out.resolve())  # as the nodes see it
+            done = run_on_ray(specs, where, address=ray, checkpoint_seconds=checkpoint, progress=progress)
+        else:
+            many = workers or os.cpu_count() or 1
+            done = run_sweep(specs, Store(out), workers=many, checkpoint_seconds=checkpoint, progress=progress)
     for run_id, message in done.failed.items():
         say(f"warning: run {run_id} failed: {message}")
     counts = done.as_json()

@@ -124,12 +124,12 @@ def stored_results(unit: Unit, store: Store) -> list[dict[str, Any]] | None:
     return results
 
 
-def _portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
+def portable(spec: RunSpec) -> RunSpec | dict[str, Any]:
     """What a worker gets: a class from a user's file goes by that file's name, since the worker has not loaded it."""
     return spec.as_dict() if any(n.endswith(".py") for n in (spec.task_name, spec.model_name)) else spec
 
 
-def _work(
+def work(
     unit: Sequence[RunSpec | dict[str, Any]],
     path: Path,
     checkpoint_seconds: float,
@@ -167,13 +167,13 @@ def run_sweep(
     everything in this process, one run after the other.
     """
     out = Sweep()
-    todo = _missing(specs, store, out)
+    todo = missing(specs, store, out)
     if not todo:
         return out
     if workers == 0:
         return _run_here(todo, store, out, seconds, checkpoint_seconds, progress)
 
-    _check_importable(todo)
+    check_importable(todo)
     stop = multiprocessing.get_context("spawn").Event()
     deadline = time.monotonic() + seconds
     cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
@@ -191,7 +191,7 @@ def run_sweep(
                     i = waiting.pop(0)
                     tried[i] += 1
                     with uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
-                        job = pool.submit(_work, [_portable(s) for s in todo[i]], store.path, checkpoint_seconds)
+                        job = pool.submit(work, [portable(s) for s in todo[i]], store.path, checkpoint_seconds)
                     running[job] = i
                 if not running:
                     break
@@ -213,15 +213,15 @@ def run_sweep(
                 for job in finished:
                     i = running.pop(job)
                     done += cost[i]
-                    _settle(out, todo[i], job)
-                partial = sum(_share(store, todo[i]) * cost[i] for i in running.values())
-                progress(done + partial, sum(cost), f"{len(out.results)} of {_count(specs)} runs")
+                    settle(out, todo[i], job)
+                partial = sum(share_done(store, todo[i]) * cost[i] for i in running.values())
+                progress(done + partial, sum(cost), f"{len(out.results)} of {count_runs(specs)} runs")
                 if time.monotonic() > deadline:
                     stop.set()
         except KeyboardInterrupt:
             stop.set()
             for job, i in running.items():
-                _settle(out, todo[i], job)
+                settle(out, todo[i], job)
             raise
         finally:
             pool.shutdown()
@@ -236,7 +236,7 @@ def _pool(workers: int, stop: Any) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start_worker, initargs=(stop,))
 
 
-def _check_importable(todo: list[list[RunSpec]]) -> None:
+def check_importable(todo: list[list[RunSpec]]) -> None:
     """Workers import classes by name; those of a notebook or inside a function have none."""
     for value in {type(x): x for unit in todo for spec in unit for x in (spec.task, spec.model)}.values():
         kind = type(value)
@@ -261,19 +261,19 @@ def _run_here(
     for i, unit in enumerate(todo):
         job: Future[list[dict[str, Any]]] = Future()
         try:
-            job.set_result(_work(unit, store.path, checkpoint_seconds, lambda: time.monotonic() > deadline))
-        except Exception as e:  # as in a worker: `_settle` names it
+            job.set_result(work(unit, store.path, checkpoint_seconds, lambda: time.monotonic() > deadline))
+        except Exception as e:  # as in a worker: `settle` names it
             job.set_exception(e)
-        _settle(out, unit, job)
-        progress(sum(cost[: i + 1]), sum(cost), f"{len(out.results)} of {_count(todo)} runs")
+        settle(out, unit, job)
+        progress(sum(cost[: i + 1]), sum(cost), f"{len(out.results)} of {count_runs(todo)} runs")
     return out
 
 
-def _count(specs: Sequence[RunSpec | Unit]) -> int:
+def count_runs(specs: Sequence[RunSpec | Unit]) -> int:
     return sum(1 if isinstance(s, RunSpec) else len(s) for s in specs)
 
 
-def _missing(specs: Sequence[RunSpec | Unit], store: Store, out: Sweep) -> list[list[RunSpec]]:
+def missing(specs: Sequence[RunSpec | Unit], store: Store, out: Sweep) -> list[list[RunSpec]]:
     """What is not done yet, the same run asked for twice only once; what is done goes to `out`."""
     todo: dict[tuple[str, ...], list[RunSpec]] = {}
     for entry in specs:
@@ -287,7 +287,7 @@ def _missing(specs: Sequence[RunSpec | Unit], store: Store, out: Sweep) -> list[
     return list(todo.values())
 
 
-def _settle(out: Sweep, unit: Unit, job: "Future[list[dict[str, Any]]]") -> None:
+def settle(out: Sweep, unit: Unit, job: "Future[list[dict[str, Any]]]") -> None:
     try:
         results = job.result()
     except Exception as e:  # a run that fails must not stop the others
@@ -299,7 +299,7 @@ def _settle(out: Sweep, unit: Unit, job: "Future[list[dict[str, Any]]]") -> None
     out.skipped += len(unit) - len(done)
 
 
-def _share(store: Store, unit: Unit) -> float:
+def share_done(store: Store, unit: Unit) -> float:
     """How far a unit is, by its runs' status files; never quite done."""
     steps = sum((store.run(spec.run_id).status() or {}).get("step", 0) for spec in unit)
     return min(0.95, steps / max(1, sum(predicted_cost(spec).steps for spec in unit)))

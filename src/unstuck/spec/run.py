@@ -74,6 +74,7 @@ class TrainSpec:
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
     threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    gpu: Annotated[float, Field(gt=0, le=8)] = 1.0  # share of a GPU that a run on a cluster asks for
     max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
     thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (
         0.1,

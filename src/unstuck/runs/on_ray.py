@@ -1,0 +1,119 @@
+"""The same sweep on a Ray cluster: a task for every unit, in a store that all nodes see.
+
+Each task asks for the threads its specification names, and for its share of a GPU where it wants one. A worker or node
+that dies costs the steps since the last checkpoint: Ray gives its task to another, which goes on from there.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from unstuck.errors import Impossible
+from unstuck.spec.run import RunSpec
+
+from .cost import predicted_cost
+from .execute import CHECKPOINT_SECONDS
+from .store import Store
+from .sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
+
+RETRIES = 20  # of a task whose worker or node died
+BUSY = 120.0  # seconds to wait for the lock of a worker that died with its node
+LOOK = 0.5  # seconds between looks at what has finished
+
+
+def run_on_ray(
+    specs: Sequence[RunSpec | Unit],
+    store: Store,
+    *,
+    address: str = "auto",
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: Callable[[float, float, str], None] = lambda done, of, text: None,
+) -> Sweep:
+    """Carry out what is missing of `specs` on the cluster at `address`, "auto" being the one this machine is part of.
+    An interrupt ends the tasks; what they had done up to their last checkpoints stays."""
+    ray = _connected(address)
+    out = Sweep()
+    todo = missing(specs, store, out)
+    if not todo:
+        return out
+    check_importable(todo)
+    store.path.mkdir(parents=True, exist_ok=True)
+    mark = store.path / f".seen-{secrets.token_hex(8)}"
+    mark.touch()
+    task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_on_a_node)
+    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
+    done = 0.0
+    running = {}
+    try:
+        for i, unit in enumerate(todo):
+            wanted = task.options(**_resources(unit))
+            running[wanted.remote([portable(s) for s in unit], str(store.path), str(mark), checkpoint_seconds)] = i
+        while running:
+            finished, _ = ray.wait(list(running), timeout=LOOK)
+            for job in finished:
+                i = running.pop(job)
+                done += cost[i]
+                settle(out, todo[i], _settled(ray, job))
+            partial = sum(share_done(store, todo[i]) * cost[i] for i in running.values())
+            progress(done + partial, sum(cost), f"{len(out.results)} of {count_runs(specs)} runs")
+    except KeyboardInterrupt:
+        for job in running:
+            ray.cancel(job, force=True)
+        raise
+    finally:
+        mark.unlink(missing_ok=True)
+    return out
+
+
+def _connected(address: str) -> Any:
+    try:
+        import ray
+    except ImportError as e:
+        raise Impossible("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
+        except ConnectionError as e:
+            raise Impossible(
+                f"there is no Ray cluster at {address!r}; `ray start --head` starts one on this machine"
+            ) from e
+    return ray
+
+
+def _resources(unit: Unit) -> dict[str, float]:
+    """What the most demanding run of a unit needs."""
+    needs: dict[str, float] = {"num_cpus": max(spec.train.threads for spec in unit)}
+    if any(spec.train.device == "cuda" for spec in unit):
+        needs["num_gpus"] = max(spec.train.gpu for spec in unit)
+    return needs
+
+
+def _on_a_node(
+    unit: list[RunSpec | dict[str, Any]], path: str, mark: str, checkpoint_seconds: float
+) -> list[dict[str, Any]]:
+    from .memory import keep_freed_memory
+
+    if not Path(mark).exists():
+        raise Impossible(f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share")
+    keep_freed_memory()
+    begun = time.monotonic()
+    while True:
+        results = work(unit, Path(path), checkpoint_seconds, lambda: False)
+        if not any(r["status"] == "busy" for r in results) or time.monotonic() - begun > BUSY:
+            return results
+        time.sleep(1.0)  # most likely the lock of a worker that is about to die with its node
+
+
+def _settled(ray: Any, job: Any) -> "Future[list[dict[str, Any]]]":
+    """What came of a task, as the local pool has it."""
+    found: Future[list[dict[str, Any]]] = Future()
+    try:
+        found.set_result(ray.get(job))
+    except ray.exceptions.RayTaskError as e:
+        found.set_exception(e.cause if isinstance(e.cause, Exception) else e)
+    except ray.exceptions.RayError as e:
+        found.set_exception(e)
+    return found

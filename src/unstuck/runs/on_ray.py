@@ -4,6 +4,7 @@ Each task asks for the threads its specification names, and for its share of a G
 that dies costs the steps since the last checkpoint: Ray gives its task to another, which goes on from there.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ def _connected(address: str) -> Any:
         raise Impossible("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as e:
             raise Impossible(
                 f"there is no Ray cluster at {address!r}; `ray start --head` starts one on this machine"

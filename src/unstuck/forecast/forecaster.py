@@ -23,9 +23,9 @@ from unstuck.errors import BadInput
 from .calibration import Calibration, shipped
 from .signals import SIGNALS, available, chance
 
-QUIET = {"gain": 0.02, "sharpening": 0.0005, "parting": 0.0003}  # below that it is what chance does to a few heads
-RECEDES = 0.6  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
-LOOK_BACK = 1.6  # by which factor of steps
+QUIET = {"gain": 0.05, "sharpening": 0.002, "parting": 0.001}  # below that it is what chance does to a few heads
+RECEDES = 0.3  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
+LOOK_BACK = 2.2  # by which factor of steps
 TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
 
 

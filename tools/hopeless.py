@@ -73,9 +73,13 @@ def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
 
 
 def main() -> int:
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        table = pd.concat(list(pool.map(curve, KINDS)), ignore_index=True)
-    table.to_csv(OUT, index=False, float_format="%.6g")
+    table = pd.read_csv(OUT) if OUT.exists() else pd.DataFrame({"kind": [], "seed": []})
+    there = set(zip(table["kind"], table["seed"], strict=True))
+    todo = [kind for kind in KINDS if (kind[0], kind[3]) not in there]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        for found in pool.map(curve, todo):
+            table = pd.concat([table, found], ignore_index=True)
+            table.to_csv(OUT, index=False, float_format="%.6g")
     print(table.groupby(["kind", "seed"])["test_loss"].last())
     return 0
 

@@ -23,9 +23,12 @@ from unstuck.errors import BadInput
 from .calibration import Calibration, shipped
 from .signals import SIGNALS, available, chance
 
-QUIET = {"gain": 0.02, "sharpening": 0.0005, "parting": 0.0003}  # below that it is what chance does to a few heads
-RECEDES = 0.6  # growth of the forecast over growth of the step, both in logarithms: above that there is no sign
-LOOK_BACK = 1.6  # by which factor of steps
+#: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
+QUIET = {"gain": (0.05, 0.1), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
+#: Growth of the forecast over growth of the step, both in logarithms, above which there is no sign: for signals between
+#: the two, and for those beyond.
+RECEDES = (0.3, 0.7)
+LOOK_BACK = 2.2  # by which factor of steps
 TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
 
 
@@ -116,7 +119,8 @@ class Forecaster:
 
     def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
         step, value = steps[-1], values[-1]
-        if step <= 0 or value < QUIET[name]:
+        quiet, loud = QUIET[name]
+        if step <= 0 or value < quiet:
             return False
         before = np.flatnonzero(steps <= step / LOOK_BACK)
         if len(before) == 0 or steps[before[-1]] <= 0:
@@ -125,7 +129,7 @@ class Forecaster:
         read = self.calibrations[name].read
         grown = math.log(step / steps[i])
         receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
-        return receded < RECEDES * grown
+        return receded < RECEDES[int(value >= loud)] * grown
 
 
 def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:

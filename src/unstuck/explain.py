@@ -219,12 +219,16 @@ def _ladder(row: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _climbed(result: dict[str, Any], curve: Any) -> list[str]:
+def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     """The end of a run on the ladder, its stages, and what early stopping would have picked."""
-    if "specialisation" not in result["final"] or curve is None or len(curve) < 2:
+    if "specialisation" not in result["final"] or result["status"] == "diverged":
         return []
     from unstuck.laws.stages import early_stop, find_stages
+    from unstuck.runs.store import Store
 
+    curve = Store(out).run(result["run_id"]).curve()
+    if curve is None or len(curve) < 2:
+        return []
     found, stop = find_stages(curve), early_stop(curve)
     rungs = []
     for rung in found.rungs:
@@ -239,7 +243,7 @@ def _climbed(result: dict[str, Any], curve: Any) -> list[str]:
     ]
 
 
-def explain_run(spec: Any, result: dict[str, Any], out: Path, curve: Any = None) -> None:
+def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
     console = _console()
     status, threshold = result["status"], result["threshold"]
     measure = spec.task.decides
@@ -260,7 +264,7 @@ def explain_run(spec: Any, result: dict[str, Any], out: Path, curve: Any = None)
         console.print(f"test {measure} {steps}")
     for line in result.get("circuit", {}).get("says", []):
         console.print(escape(line))
-    for line in _climbed(result, curve):
+    for line in _climbed(result, out):
         console.print(escape(line))
     how = "stored" if result["cached"] else f"{result['seconds']:.0f} s"
     more = f", resumed from step {result['resumed_from']}" if result.get("resumed_from") else ""

@@ -85,7 +85,7 @@ def train(
     if as_json:
         print(json.dumps(result))
         return
-    explain_run(run, result, out, Store(out).run(run.run_id).curve())
+    explain_run(run, result, out)
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:

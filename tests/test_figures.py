@@ -83,7 +83,7 @@ def test_progress_law_takes_the_runs_a_store_has():
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_figure_writes_its_files_and_redraws_from_its_table(name, tmp_path, capsys):
-    assert main(["reproduce", name, "--out", str(tmp_path), "--json"]) == 0
+    assert main(["reproduce", name, "--profile", "quick", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result.keys() >= {"figure", "ours", "paper", "verdict"}
     assert result["figure"] == name

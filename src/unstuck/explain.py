@@ -154,6 +154,24 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
     console.print(f"\n{ready} of {len(rows)} available (time: quick / cpu / paper); draw one: unstuck reproduce fig1c")
 
 
+def explain_costs(rows: list[dict[str, Any]], profile: str, assumed: str) -> None:
+    table = _table("figure", "runs", "steps", "operations", "on a core", "on a GPU")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        trained = row["flops"] > 0
+        table.add_row(
+            row["figure"],
+            f"{row['runs']:,}",
+            f"{row['steps']:,}" if row["steps"] else "–",
+            f"{row['flops']:.1e}" if trained else "–",
+            _duration(row["cpu_hours"]),
+            _duration(row["gpu_hours"]) if trained else "–",
+        )
+    console = _console()
+    console.print(table)
+    console.print(f"\nProfile {profile}. {assumed}")
+
+
 @contextmanager
 def live(spec: Any) -> Iterator[Callable[[Any], None]]:
     """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens."""

@@ -121,16 +121,34 @@ def figures(
     results: Annotated[
         Path, typer.Option("--results", metavar="DIR", help="Where to look for what has been run.")
     ] = Path("results"),
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Say what each takes: runs, steps, operations, hours on a core and on a GPU.")
+    ] = False,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="quick|cpu|paper", help="For which grid, with --cost.")
+    ] = "paper",
     as_json: Json = False,
 ) -> None:
-    """List every figure of both papers: what it shows and needs, what it costs, what has been run."""
+    """List every figure of both papers: what it shows and needs, what it costs, what has been run.
+
+    [bold]Examples[/bold]
+
+      unstuck figures
+
+      unstuck figures --cost --profile paper
+    """
     from unstuck.papers.catalogue import entries, is_available
     from unstuck.papers.figure import PROFILES, load, plan
 
+    if profile not in PROFILES:
+        raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
+    if cost:
+        _print_costs(profile, as_json)
+        return
     rows = []
     for entry in entries().values():
         ready = is_available(entry.name)
-        cost = {p: sum(job.seconds for job in plan(load(entry.name), p)) / 3600 for p in PROFILES} if ready else None
+        hours = {p: sum(job.seconds for job in plan(load(entry.name), p)) / 3600 for p in PROFILES} if ready else None
         rows.append(
             {
                 "figure": entry.name,
@@ -138,7 +156,7 @@ def figures(
                 "shows": entry.shows,
                 "needs": entry.needs,
                 "available": ready,
-                "hours": cost,
+                "hours": hours,
                 "run": _has_run(results / f"{entry.name}.json"),
             }
         )
@@ -148,6 +166,18 @@ def figures(
     from unstuck.explain import explain_catalogue
 
     explain_catalogue(rows)
+
+
+def _print_costs(profile: "Profile", as_json: bool) -> None:
+    from unstuck.papers.costs import assumptions, figure_costs
+
+    rows = figure_costs(profile)
+    if as_json:
+        print(json.dumps({"profile": profile, "figures": rows, "assumptions": assumptions()}))
+        return
+    from unstuck.explain import explain_costs
+
+    explain_costs(rows, profile, assumptions()["in words"])
 
 
 def _has_run(path: Path) -> str | None:

@@ -82,7 +82,16 @@ def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def jobs(runs: Sequence[TieredRun]) -> list[Job]:
     """The plan of a figure: its runs, and what they take."""
     costs = [predicted_cost(run.spec) for run in runs]
-    return [Job("run", len(runs), sum(c.seconds for c in costs), sum(c.steps for c in costs))]
+    return [
+        Job(
+            "run",
+            len(runs),
+            seconds=sum(c.seconds for c in costs),
+            steps=sum(c.steps for c in costs),
+            flops=sum(c.flops for c in costs),
+            gpu_hours=sum(c.gpu_hours for c in costs),
+        )
+    ]
 
 
 def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

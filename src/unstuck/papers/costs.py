@@ -1,0 +1,59 @@
+"""What the figures cost: runs, steps, floating-point operations, hours on one core and on a GPU."""
+
+from typing import Any
+
+from unstuck.runs.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, predicted_cost
+
+from .catalogue import available
+from .figure import Profile, is_trained, load, plan
+
+
+def figure_costs(profile: Profile) -> list[dict[str, Any]]:
+    """A row for each figure that can be drawn, and one for all; runs that figures share count once there."""
+    rows, seen = [], {}
+    for name in available():
+        figure = load(name)
+        jobs = plan(figure, profile)
+        rows.append(
+            {
+                "figure": name,
+                "runs": sum(job.count for job in jobs),
+                "steps": sum(job.steps for job in jobs),
+                "flops": sum(job.flops for job in jobs),
+                "cpu_hours": sum(job.seconds for job in jobs) / 3600,
+                "gpu_hours": sum(job.gpu_hours for job in jobs),
+            }
+        )
+        if is_trained(figure):
+            for run in figure.runs(profile):  # type: ignore[attr-defined]
+                cost = predicted_cost(run.spec)
+                known = seen.get(run.spec.run_id)
+                if known is None or known.steps < cost.steps:
+                    seen[run.spec.run_id] = cost
+    once = {
+        "figure": "all trained runs, each once",
+        "runs": len(seen),
+        "steps": sum(c.steps for c in seen.values()),
+        "flops": sum(c.flops for c in seen.values()),
+        "cpu_hours": sum(c.seconds for c in seen.values()) / 3600,
+        "gpu_hours": sum(c.gpu_hours for c in seen.values()),
+    }
+    return [*rows, once]
+
+
+def assumptions() -> dict[str, Any]:
+    """What the hours rest on."""
+    return {
+        "gpu": GPU,
+        "gpu_flops_per_second": GPU_PEAK,
+        "gpu_share_of_peak": GPU_SHARE,
+        "gpu_least_seconds_a_step": GPU_STEP,
+        "cpu_multiplications_per_second": RATE,
+        "cpu_seconds_a_step": OVERHEAD,
+        "in words": (
+            f"Operations of a step: 6 x batch x multiply-adds of a forward pass. A core: {RATE:.2g} multiply-adds a "
+            f"second and {1e3 * OVERHEAD:g} ms a step. GPU: {GPU}, {100 * GPU_SHARE:g}% of its {GPU_PEAK / 1e12:g} "
+            f"TFLOP/s (TF32, data sheet), and at least {1e3 * GPU_STEP:g} ms a step for launching kernels; runs one "
+            "after another. Steps by the plateau laws, at most train.max_steps. Computed, not measured on a GPU."
+        ),
+    }

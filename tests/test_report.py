@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.report.page import write_report
 from unstuck.report.runs import LEAST, POINTS, runs_of
 from unstuck.runs.store import RunDirectory
-from unstuck.spec import load_spec
 
 
 @pytest.fixture(scope="module")
@@ -70,35 +70,6 @@ def test_an_empty_directory_says_what_to_do(tmp_path):
         write_report(tmp_path, tmp_path / "r.html")
     with pytest.raises(BadInput, match="that exists"):
         write_report(tmp_path / "none", tmp_path / "r.html")
-
-
-def a_store(path, runs, rows=30, name="single_location"):
-    """Made-up runs that obey 3 d T^0.5, of which one in ten did not emerge."""
-    for i in range(runs):
-        d, T = 2 ** (i % 4 + 2), 2 ** (i // 4 % 3 + 3)
-        spec = load_spec("regression", [f"task.d={d}", f"task.T={T}", f"seed={i}"])
-        directory = RunDirectory(path / f"{i:016x}")
-        directory.path.mkdir(parents=True)
-        plain = spec.as_dict()
-        plain["task"]["name"] = name
-        directory._write("spec.yaml", json.dumps(plain).encode())
-        plateau = 3.0 * d * T**0.5
-        emerged = i % 10 < 9
-        result = {
-            "status": "emerged" if emerged else "censored",
-            "threshold": 0.1,
-            "plateau_steps": plateau if emerged else None,
-            "crossings": {"0.1": plateau} if emerged else {},
-            "steps": int(plateau if emerged else plateau / 2),
-            "seconds": 1.0,
-            "final": {"test_loss": 0.1},
-        }
-        directory.write_status({"state": "finished", "step": result["steps"], "result": result})
-        step = np.linspace(0, plateau, rows)
-        loss = 0.5 / (1 + np.exp((step / plateau - 0.9) * 40)) + 0.01
-        attention = np.exp(np.linspace(-3, 0, rows))
-        directory.write_curve(pd.DataFrame({"step": step, "test_loss": loss, "attn_0_0": attention}))
-    return path
 
 
 def the_data(html):

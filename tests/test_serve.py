@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from test_report import a_store
+from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.runs.store import RunDirectory

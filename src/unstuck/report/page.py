@@ -25,7 +25,10 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
     """Write the report of `directory`: a run store, what `unstuck reproduce` wrote, or both (runs in DIR/store)."""
     if not directory.is_dir():
         raise BadInput(
-            "directory", str(directory), "a directory that exists; `unstuck train regression --out DIR` makes one"
+            "directory",
+            str(directory),
+            "a directory that exists; `unstuck train regression --out DIR` or `unstuck reproduce theory --out DIR` "
+            "makes one",
         )
     figures = figures_of(directory)
     store = directory / "store"
@@ -50,7 +53,7 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
         runs=runs,
         data=None if runs is None else _json({**asdict(runs), "measures": MEASURES}),
         plotly=None if runs is None else _plotly(),
-        script=None if runs is None else Markup(_read("report.js")),
+        script=None if runs is None else Markup(_read("shared.js") + _read("report.js")),
         provenance=provenance(),
     )
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -78,11 +78,11 @@ def curve_of(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
 
 
 def _columns(table: pd.DataFrame) -> list[str]:
-    """The run's id, what differs between runs, and what came of them."""
+    """The run's id, what came of it, and what differs between runs."""
     simple = [c for c in table if not table[c].map(lambda v: isinstance(v, (list, dict))).any()]
     varied = [c for c in simple if c not in RESULTS and len(set(map(str, table[c]))) > 1]
     kept = [c for c in varied if c != "run_id" and not str(c).startswith("crossing_")]
-    return ["run_id", *kept, *(c for c in RESULTS if c in table)]
+    return ["run_id", *(c for c in RESULTS if c in table), *kept]
 
 
 def plain(value: Any) -> Any:

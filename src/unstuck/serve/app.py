@@ -27,6 +27,7 @@ from .runs import Reader
 from .theory import theory
 
 STATIC = Path(__file__).parent / "static"
+SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "unstuck_token"
 HEADERS = {
@@ -57,9 +58,10 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
     }
     routes = [Route(path, _json(answer)) for path, answer in answers.items()]
     routes += [
-        Route("/", _file("app.html", "text/html")),
-        Route("/app.js", _file("app.js", "text/javascript")),
-        Route("/app.css", _file("app.css", "text/css")),
+        Route("/", _file(STATIC / "app.html", "text/html")),
+        Route("/app.js", _file(STATIC / "app.js", "text/javascript")),
+        Route("/app.css", _file(STATIC / "app.css", "text/css")),
+        Route("/shared.js", _file(SHARED, "text/javascript")),
         Route("/plotly.js", _plotly),
     ]
     allowed = ["*"] if host in ("0.0.0.0", "::") else [*LOOPBACK, "[::1]", host]
@@ -98,9 +100,9 @@ def _json(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     return respond
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+def _file(path: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        return Response((STATIC / name).read_text(encoding="utf-8"), media_type=kind)
+        return Response(path.read_text(encoding="utf-8"), media_type=kind)
 
     return respond
 

@@ -49,7 +49,7 @@ class Reader:
         return {"columns": columns, "rows": rows, "running": running}
 
     def run(self, run_id: str) -> RunDirectory:
-        path = (self.root / run_id).resolve() if re.fullmatch(r"[\w.-]{1,100}", run_id) else self.root
+        path = (self.root / run_id).resolve() if re.fullmatch(r"[^/\\\0]{1,200}", run_id) else self.root
         if path.parent != self.root or not path.is_dir():
             raise BadInput("run", run_id, "the name of a run in this directory")
         return RunDirectory(path)
@@ -60,7 +60,9 @@ class Reader:
         curve = directory.curve()
         if curve is None or curve.empty:
             return {"run_id": run_id, "curve": {}, "band": []}
-        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(curve)}
+        end = (directory.row() or {}).get("plateau_steps")
+        before = curve if end is None else curve[curve["step"] <= end]
+        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
 
     def attention(self, run_id: str) -> dict[str, Any]:
         found = attention_of([self.run(run_id)])

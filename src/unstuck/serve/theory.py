@@ -23,6 +23,7 @@ def theory(T: int, d: int, B: int = 1, p: float = 0.0, kind: Kind = "exact") -> 
     early = linear.loss >= 0  # beyond, the linearisation means nothing
     answer: dict[str, Any] = {
         "plateau": plateau.time,
+        "shown": None if plateau.time is None else f"{plateau.time:,.6g}",  # as `unstuck predict` prints it
         "reason": plateau.reason,
         "blow_up_time": blow_up_time(flow),
         "estimate": estimate if math.isfinite(estimate) else None,

@@ -3,25 +3,21 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import uvicorn
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
+from dashboards import Server
 from stores import a_store
 from unstuck.cli import main
 from unstuck.report.page import write_report
 from unstuck.runs.store import RunDirectory
-from unstuck.serve.app import make_app
 from unstuck.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -58,28 +54,6 @@ def page(browser):
     assert not new.wrong
     assert new.get_by_text("Share chart").count() == 0  # plotly's own, which would send it away
     new.close()
-
-
-class Server:
-    """The dashboard of a directory, on a free port of this machine."""
-
-    def __init__(self, directory):
-        self.socket = socket.socket()
-        self.socket.bind(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        self.server = uvicorn.Server(uvicorn.Config(make_app(directory), log_level="warning"))
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        until = time.monotonic() + 30
-        while not self.server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        return self.address
-
-    def __exit__(self, *_):
-        self.server.should_exit = True
-        self.thread.join(10)
 
 
 @pytest.fixture

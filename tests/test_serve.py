@@ -2,11 +2,14 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from dashboards import Server
 from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
@@ -122,3 +125,15 @@ def test_a_directory_that_is_not_there():
     with pytest.raises(BadInput, match="unstuck train"):
         make_app(Path("nowhere"))
     assert main(["serve", "nowhere"]) == 2
+
+
+def test_a_hundred_page_loads_at_once(store):
+    """Each with what the page asks for: script, style, plotly, theory, runs, a curve and a law."""
+    paths = ["/", "/app.css", "/shared.js", "/app.js", "/plotly.js", "/api/theory?T=64&d=16", "/api/runs"]
+    paths += ["/api/curve?run=" + "0" * 16, "/api/law?formula=d%2BT"]
+    limits = httpx.Limits(max_connections=100)
+    with Server(store) as address, httpx.Client(timeout=120, limits=limits) as client, ThreadPoolExecutor(100) as pool:
+        pages = list(pool.map(lambda _: [client.get(address + path) for path in paths], range(100)))
+    assert {answer.status_code for page in pages for answer in page} == {200}
+    for answers in zip(*pages, strict=True):
+        assert len({answer.content for answer in answers}) == 1  # all got the same

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unstuck.runs.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, predicted_cost
+from unstuck.runs.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, Cost, predicted_cost
 
 from .catalogue import available
 from .figure import Profile, is_trained, load, plan
@@ -10,7 +10,8 @@ from .figure import Profile, is_trained, load, plan
 
 def figure_costs(profile: Profile) -> list[dict[str, Any]]:
     """A row for each figure that can be drawn, and one for all; runs that figures share count once there."""
-    rows, seen = [], {}
+    rows: list[dict[str, Any]] = []
+    seen: dict[str, Cost] = {}
     for name in available():
         figure = load(name)
         jobs = plan(figure, profile)

@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,15 @@ def _file(path: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
     return respond
 
 
-async def _plotly(request: Request) -> Response:
+@cache
+def _plotly_script() -> bytes:
     from plotly.offline import get_plotlyjs
 
-    return Response(get_plotlyjs(), media_type="text/javascript")
+    return get_plotlyjs().encode()
+
+
+async def _plotly(request: Request) -> Response:
+    return Response(_plotly_script(), media_type="text/javascript")
 
 
 def _word(request: Request, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class Reader:
             )
         self.root = directory.resolve()
         self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
+        # One fit at a time: SciPy silences warnings for the whole process while it fits.
+        self._fitting = threading.Lock()
+        self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by what was asked of which runs
 
     def table(self) -> dict[str, Any]:
         """Columns and rows of all runs, and of those under way how far they are and what is forecast."""
@@ -76,6 +80,13 @@ class Reader:
                 "directory", self.root.name, "one with finished runs; `unstuck sweep ... --out DIR` makes them"
             )
         table = where_rows(table, [c for c in conditions if c])
+        asked = f"{formula} {sorted(sizes.items())} {pd.util.hash_pandas_object(table.astype(str)).sum()}"
+        with self._fitting:
+            if asked not in self._fitted:
+                self._fitted = {asked: self._law(table, formula, sizes)}
+            return self._fitted[asked]
+
+    def _law(self, table: pd.DataFrame, formula: str, sizes: dict[str, float]) -> dict[str, Any]:
         try:
             law = fit_power_law(table, formula)
             emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]

@@ -1,0 +1,31 @@
+"""A dashboard that listens, for tests that need more than its application."""
+
+import socket
+import threading
+import time
+
+import uvicorn
+
+from unstuck.serve.app import make_app
+
+
+class Server:
+    """The dashboard of a directory, on a free port of this machine."""
+
+    def __init__(self, directory):
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.server = uvicorn.Server(uvicorn.Config(make_app(directory), log_level="warning"))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        until = time.monotonic() + 30
+        while not self.server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.address
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join(10)

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from unstuck.cli import main
 from unstuck.errors import BadInput
-from unstuck.runs.sweep import expand
+from unstuck.runs.store import Store
+from unstuck.runs.sweep import expand, run_sweep
 from unstuck.spec import load_spec
 from unstuck.spec.load import build_spec
+from unstuck.training.loop import Run
 
 NUMBERS = {  # key: the lowest and highest value allowed
     "task.T": (2, 65_536),
@@ -192,12 +194,15 @@ def test_a_model_and_an_optimiser_from_files_of_ones_own(tmp_path, capsys):
     assert len({first, second, load_spec("regression", words).run_id}) == 3  # changed code is another run
 
 
-def test_settings_that_would_do_nothing_are_refused():
+def test_settings_that_would_do_nothing_are_refused(tmp_path):
     with pytest.raises(BadInput, match=r"optim\.momentum is 0\.9, but optim\.name = adam has none"):
         load_spec("regression", ["optim.momentum=0.9"])
     if not torch.cuda.is_available():
+        there = load_spec("regression", ["train.device=cuda"])  # may be meant for another machine
         with pytest.raises(BadInput, match="no CUDA device"):
-            load_spec("regression", ["train.device=cuda"])
+            Run(there)
+        with pytest.raises(BadInput, match="no CUDA device"):
+            run_sweep([there], Store(tmp_path))
         assert load_spec("regression", ["train.device=auto"]).run_id == load_spec("regression").run_id
 
 

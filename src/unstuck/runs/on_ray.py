@@ -6,6 +6,7 @@ that dies costs the steps since the last checkpoint: Ray gives its task to anoth
 
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -76,12 +77,20 @@ def _connected(address: str) -> Any:
         raise Impossible("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
     if not ray.is_initialized():
         try:
+            _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as e:
+        except OSError as e:  # of which ConnectionError, Ray's own, is one
             raise Impossible(
                 f"there is no Ray cluster at {address!r}; `ray start --head` starts one on this machine"
             ) from e
     return ray
+
+
+def _knock(address: str) -> None:
+    """Is there somebody at host:port? Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _resources(unit: Unit) -> dict[str, float]:

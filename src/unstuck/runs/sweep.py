@@ -170,6 +170,11 @@ def run_sweep(
     todo = missing(specs, store, out)
     if not todo:
         return out
+    for spec in itertools.chain(*todo):
+        if spec.train.device != "cpu":
+            from unstuck.training.loop import check_device
+
+            check_device(spec)
     if workers == 0:
         return _run_here(todo, store, out, seconds, checkpoint_seconds, progress)
 

@@ -134,8 +134,11 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
     seed = raw.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
-    if parts["train"].device != "cpu":
-        parts["train"] = dataclasses.replace(parts["train"], device=_device(parts["train"].device))
+    if parts["train"].device == "auto":  # resolved, so that a run's id says where it ran
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        parts["train"] = dataclasses.replace(parts["train"], device=device)
     spec = RunSpec(**parts, seed=seed)
     if spec.schedule.name != "none":
         from unstuck.training.diversity import repeating
@@ -144,15 +147,6 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
         raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")
     return spec
-
-
-def _device(name: str) -> str:
-    """`auto` resolved, so that a run's id says where it ran."""
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BadInput("train.device", name, "cpu or auto: PyTorch sees no CUDA device here")
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:

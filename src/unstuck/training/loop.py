@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from unstuck.errors import BadInput
 from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
@@ -71,6 +72,13 @@ def _exploded(loss: float) -> bool:
     return not math.isfinite(loss) or loss > 1e6
 
 
+def check_device(spec: RunSpec) -> str:
+    """The device of a run, if this machine has it; the one that a sweep is started on need not."""
+    if spec.train.device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("train.device", "cuda", "cpu or auto: PyTorch sees no CUDA device here")
+    return spec.train.device
+
+
 class Run:
     """A run under way: `advance` it to its end, or until told to stop; `checkpoint` at any step."""
 
@@ -83,7 +91,7 @@ class Run:
     ) -> None:
         torch.set_num_threads(spec.train.threads)
         self.spec, self.task = spec, spec.task
-        self.device = spec.train.device
+        self.device = check_device(spec)
         self.world = self.task.world(stream(spec.seed, "world"))
         self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)

@@ -1,0 +1,92 @@
+"""Sweeps on a Ray cluster: several raylets on this machine, one of which is killed in the middle."""
+
+import threading
+import time
+
+import pandas as pd
+import pytest
+
+from unstuck.cli import main
+from unstuck.errors import Impossible
+from unstuck.runs.store import Store
+from unstuck.runs.sweep import expand, run_sweep
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from unstuck.runs.on_ray import _resources, run_on_ray  # noqa: E402
+
+WORDS = ["task.T=8", "task.d=4", "train.thresholds=[]", "train.probe_every=50"]
+
+
+@pytest.fixture
+def cluster():
+    """A head without CPUs, for the driver, and three nodes of one CPU each."""
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    started.workers = [started.add_node(num_cpus=1) for _ in range(3)]
+    started.wait_for_nodes()
+    yield started
+    ray.shutdown()
+    started.shutdown()
+
+
+def under_way(store, specs):
+    """How many steps the runs that are not finished have behind them."""
+    found = [store.run(spec.run_id).status() or {} for spec in specs]
+    return [s["step"] for s in found if s.get("state") == "running" and s.get("step", 0) > 0]
+
+
+def curves(store, specs):
+    return {spec.run_id: store.run(spec.run_id).curve() for spec in specs}
+
+
+@pytest.mark.parametrize(("seeds", "steps"), [(6, 400), pytest.param(24, 1000, marks=pytest.mark.slow)])
+def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, seeds, steps):
+    words = [*WORDS, f"train.max_steps={steps}", "seed=" + ",".join(map(str, range(seeds)))]
+    specs = expand("regression", words)
+    assert len(specs) == seeds
+    local, shared = Store(tmp_path / "local"), Store(tmp_path / "shared")
+    killed = []
+
+    def kill():
+        """The raylet's process, once half of the runs are finished and others have checkpoints."""
+        until = time.monotonic() + 600
+        while time.monotonic() < until:
+            states = [(shared.run(s.run_id).status() or {}).get("state") for s in specs]
+            if states.count("finished") >= seeds // 3 and under_way(shared, specs):
+                node = cluster.workers[0]
+                cluster.remove_node(node, allow_graceful=False)
+                killed.append((states.count("finished"), states.count("running")))
+                return
+            time.sleep(0.05)
+
+    hunter = threading.Thread(target=kill)
+    hunter.start()
+    sweep = run_on_ray(specs, shared, address=cluster.address, checkpoint_seconds=0.5)
+    hunter.join()
+    assert killed, "the sweep was over before a node could be killed"
+    assert killed[0][0] < seeds
+    assert not sweep.failed
+    assert len(sweep.results) == seeds
+    assert all(r["status"] == "finished" for r in sweep.results.values())
+    assert not run_sweep(specs, local, workers=2).failed
+    ours, theirs = curves(shared, specs), curves(local, specs)
+    for run_id, curve in theirs.items():
+        pd.testing.assert_frame_equal(ours[run_id], curve, check_exact=True)
+    begun = time.monotonic()  # what is there is not done again, wherever it was done
+    assert len(run_sweep(specs, shared, workers=1).results) == seeds
+    assert time.monotonic() - begun < 30
+
+
+def test_a_task_asks_for_what_its_specification_names():
+    cpu = expand("regression", ["train.threads=2"])
+    gpu = expand("regression", ["train.device=cuda", "train.gpu=0.25"])
+    assert _resources(cpu) == {"num_cpus": 2}
+    assert _resources(gpu) == {"num_cpus": 1, "num_gpus": 0.25}
+
+
+def test_no_cluster_is_a_sentence(tmp_path, capsys):
+    with pytest.raises(Impossible, match="ray start --head"):
+        run_on_ray(expand("regression", WORDS), Store(tmp_path), address="127.0.0.1:1")
+    assert main(["sweep", "regression", *WORDS, "--out", str(tmp_path), "--ray", "auto"]) == 2
+    assert "ray start --head" in capsys.readouterr().err

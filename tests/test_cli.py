@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -191,8 +193,8 @@ def test_an_unfinished_integration_is_not_called_endless(capsys, monkeypatch):
     assert "never ends" not in out
 
 
-def test_without_arguments_it_shows_its_commands(capsys):
-    code, out, _ = run(capsys)
+def test_help_shows_its_commands(capsys):
+    code, out, _ = run(capsys, "--help")
     assert code == 0
     for command in ("predict", "fit", "reproduce", "figures", "report"):
         assert command in out
@@ -244,3 +246,32 @@ def test_a_figure_that_is_not_there_yet_says_what_it_needs(capsys, monkeypatch, 
     code, out, err = run(capsys, "reproduce", "fig1c", "--out", str(tmp_path / "none"))
     assert (code, out) == (2, "")
     assert "still needs theory" in err
+
+
+def test_without_arguments_it_says_where_to_start(capsys):
+    """Five commands, each of which exists and takes these words."""
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    commands = re.findall(r"^  unstuck (.+?)(?: {2,}|$)", text, re.MULTILINE)
+    assert [c.split()[0] for c in commands] == ["predict", "train", "sweep", "fit", "report"]
+    assert all(len(line) < 120 for line in text.splitlines())
+    for command in commands[:1]:
+        assert main(shlex.split(command)) == 0
+    for command in commands[1:3]:
+        assert main([*shlex.split(command), "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("unstuck re", {"reproduce", "report"}),
+        ("unstuck train re", {"regression", "recall"}),
+        ("unstuck reproduce fig3-l", {"fig3-left", "fig3-layernorm"}),
+    ],
+)
+def test_the_shell_completes(typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_UNSTUCK_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [Path(sys.executable).parent / "unstuck"], env=os.environ | words, capture_output=True, text=True, check=False
+    )
+    assert set(done.stdout.split()) == offered

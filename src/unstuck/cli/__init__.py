@@ -16,6 +16,18 @@ from . import theory, lab, forecast, figures, serve  # noqa: F401  (they add the
 # ruff: isort: on
 from .common import app, say
 
+START = """\
+unstuck: how long a Transformer sits on a plateau, why, and how to get it off sooner.
+
+Start with
+  unstuck predict --T 512 --d 64                               how long will the plateau be? (theory, at once)
+  unstuck train regression task.T=16 task.d=8                  train one; it emerges within half a minute
+  unstuck sweep regression task.T=8,16 task.d=4,8 seed=0,1     eight of them, two at a time
+  unstuck fit runs "d + T"                                     the law they follow
+  unstuck report runs                                          one page about all of it: runs/report.html
+
+All commands: unstuck --help      A run of your own is stuck: unstuck forecast --help"""
+
 
 @app.callback(invoke_without_command=True)
 def _main(
@@ -26,7 +38,7 @@ def _main(
         print(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        print(START)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,10 +15,23 @@ if TYPE_CHECKING:
     from unstuck.papers.figure import Profile
 
 
+def _figures(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    from unstuck.papers.catalogue import available
+
+    return [name for name in ("all", "theory", *available()) if name.startswith(incomplete)]
+
+
 @app.command()
 def reproduce(
     figure: Annotated[
-        str, typer.Argument(metavar="FIGURE", help="A name that `unstuck figures` lists, or all.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FIGURE",
+            help="A name that `unstuck figures` lists, or theory, or all.",
+            show_default=False,
+            autocompletion=_figures,
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path("figures"),
     profile: Annotated[
@@ -196,9 +209,8 @@ def report(
         typer.Argument(
             metavar="DIR",
             help="A run store, or what `unstuck reproduce --out DIR` wrote, or both (runs in DIR/store).",
-            show_default=False,
         ),
-    ],
+    ] = Path("runs"),
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="The HTML file; DIR/report.html unless told.")
     ] = None,

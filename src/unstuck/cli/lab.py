@@ -17,12 +17,21 @@ Overrides = Annotated[
 ]
 
 
+def _shipped(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    from importlib.resources import files
+
+    names = sorted(p.name.removesuffix(".yaml") for p in files("unstuck.specs").iterdir() if p.name.endswith(".yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
 Spec = Annotated[
     str,
     typer.Argument(
         metavar="SPEC",
-        help="A shipped name (regression), a YAML file, or a .py with a task of yours.",
+        help="A shipped name (regression, recall, markov-minimal), a YAML file, or a .py with a task of yours.",
         show_default=False,
+        autocompletion=_shipped,
     ),
 ]
 
@@ -157,7 +166,7 @@ def sweep(
 
 @app.command()
 def runs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.")] = Path("runs"),
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -165,7 +174,7 @@ def runs(
     from unstuck.runs.store import Store
 
     if not directory.is_dir():
-        raise BadInput("DIR", str(directory), "a directory; `unstuck train` or `unstuck sweep` make one with --out")
+        raise BadInput("DIR", str(directory), "a directory of runs; `unstuck train regression --out DIR` makes one")
     with warnings_as_sentences():
         table = Store(directory).table()
     if as_json:

@@ -12,7 +12,7 @@ from .common import app, say
 
 @app.command()
 def serve(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store, such as runs.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.")] = Path("runs"),
     host: Annotated[
         str, typer.Option("--host", metavar="NAME", help="Where to listen; any but this machine needs a token.")
     ] = "127.0.0.1",

@@ -20,7 +20,7 @@ def read_curve(source: str | Path) -> pd.DataFrame:
     """A table with `step` and whatever else was recorded, in the order of steps."""
     path = Path(source)
     if not path.exists():
-        raise BadInput("SOURCE", str(source), "a run directory or a file that exists")
+        raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
     if path.is_dir():
         table = _directory(path)
     elif path.suffix.lower() in (".csv", ".parquet"):
@@ -42,6 +42,9 @@ def _directory(path: Path) -> pd.DataFrame:
     offline = sorted(path.glob("*.wandb"))
     if offline:
         return _wandb(offline[-1])
+    runs = sorted(p.parent.name for p in path.glob("*/curve.parquet"))
+    if runs:
+        raise BadInput("SOURCE", str(path), f"one run of this store, such as {path / runs[-1]}")
     waits = " (it has begun; the curve is written with its first checkpoint)" if (path / "status.json").exists() else ""
     raise BadInput("SOURCE", str(path), f"a directory with curve.parquet, TensorBoard events or a .wandb file{waits}")
 

@@ -19,7 +19,8 @@ def read_table(source: str | Path) -> pd.DataFrame:
     if path.is_dir():
         return _store(path)
     if path.suffix.lower() not in readers:
-        raise BadInput("source", str(source), "a run store, or a .csv or .parquet file")
+        makes = "`unstuck sweep regression task.T=8,16 task.d=4,8 --out DIR` makes a store"
+        raise BadInput("source", str(source), f"a run store, or a .csv or .parquet file; {makes}")
     if not path.is_file():
         raise BadInput("source", str(source), "a file that exists")
     try:

@@ -94,7 +94,9 @@ def _number(text: str) -> Any:
 def _keys_hint(key: str) -> str:
     sections = [section for section in SECTIONS if section != "seed"]
     names = [*(f"{s}.{n}" for s in sections for n in _common_names(s)), "seed"]
-    return f"{', '.join(f'{s}.KEY' for s in sections)} or seed" + nearest(key, names)
+    known = next((name for name in names if name.endswith(f".{key}")), None)  # just its section is missing
+    meant = nearest(key, names) if known is None else f"; did you mean {known!r}?"
+    return f"{', '.join(f'{s}.KEY' for s in sections)} or seed{meant}"
 
 
 def _common_names(section: str) -> list[str]:

@@ -4,7 +4,7 @@ MINUTES ?= 140
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all lint bench results theory-results docs wheel-check clean
+.PHONY: help demo test test-all lint bench results theory-results docs screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench        speed, as ratios against plain implementations"
 	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), rewrite tables, pictures and the docs' tables"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
+	@echo "make screenshots  take the pictures of report and dashboard anew (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
 	@echo "make wheel-check  build the wheel, install it into an empty environment elsewhere, use it"
 
@@ -35,7 +36,7 @@ demo: .venv/run.stamp
 	@echo "open it in a browser: $(CURDIR)/demo/report.html"
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2
 
 test-all: .venv/dev.stamp
 	$(BIN)/python -m pytest
@@ -55,6 +56,9 @@ theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results
 	$(BIN)/unstuck reproduce fit-censored --profile paper --out results
 	$(BIN)/python tools/generate_docs.py
+
+screenshots: .venv/dev.stamp
+	$(BIN)/python -m pytest tests/test_browser.py -k "slider or pictures" --screenshots results
 
 docs: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

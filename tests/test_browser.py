@@ -231,4 +231,4 @@ def test_pictures_for_the_docs(page, screenshots, tmp_path):
         picture(page, screenshots / "dashboard-laws.png")
     page.goto(write_report(store, tmp_path / "report.html").as_uri())
     expect(page.locator("#curve .main-svg").first).to_be_visible()
-    picture(page, screenshots / "report.png")
+    picture(page, screenshots / "dashboard-report.png")

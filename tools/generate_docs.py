@@ -4,6 +4,7 @@
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
+    <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
 `--check` writes nothing and fails if a file is not up to date.
@@ -19,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"<!-- (claims|table|provenance|options): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (claims|table|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -81,7 +82,20 @@ def options(name: str) -> str:
     return rows_to_markdown(["argument or option", "default", "meaning"], rows)
 
 
-WRITERS = {"claims": claims, "table": table, "provenance": provenance, "options": options}
+def costs(profile: str) -> str:
+    from unstuck.papers.costs import assumptions, figure_costs
+
+    rows = []
+    for row in figure_costs(profile.strip()):  # type: ignore[arg-type]
+        if not row["flops"]:  # theory: seconds on any machine
+            continue
+        hours = [f"{row['cpu_hours']:,.3g}", f"{row['gpu_hours']:,.2g}"]
+        rows.append([row["figure"], f"{row['runs']:,}", f"{row['steps']:,}", f"{row['flops']:.1e}", *hours])
+    head = ["figure", "runs", "steps", "operations", "hours on a core", f"hours on an {assumptions()['gpu']}"]
+    return rows_to_markdown(head, rows) + "\n\n" + assumptions()["in words"]
+
+
+WRITERS = {"claims": claims, "table": table, "provenance": provenance, "options": options, "costs": costs}
 
 
 def regenerated(text: str) -> str:

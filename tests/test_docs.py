@@ -9,8 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from unstuck.cli import main
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import is_trained, load
+from unstuck.runs.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,3 +65,14 @@ def test_pictures_in_the_pages_exist():
 def test_python_examples_in_the_pages_run(page):
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
     exec(compile(code, page, "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["stuck-loss", "stuck-watched"])
+def test_the_example_of_a_stuck_run_says_what_the_page_says(name, capsys):
+    """It is the beginning of a committed run, and the answer on the page is the command's."""
+    table = pd.read_csv(ROOT / "examples" / f"{name}.csv")
+    curve = Store(ROOT / "results" / "store").run("8437597ef94fce25").curve()
+    pd.testing.assert_frame_equal(table, curve[curve["step"] <= 900][list(table)], rtol=1e-5)
+    assert main(["forecast", str(ROOT / "examples" / f"{name}.csv")]) == 0
+    said = capsys.readouterr().out.strip()
+    assert f"$ unstuck forecast examples/{name}.csv\n{said}\n" in (ROOT / "docs" / "stuck.md").read_text()

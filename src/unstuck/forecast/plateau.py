@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 ROWS = 10  # at least, that make a plateau
 STARTS = 200  # at most, that are tried
@@ -61,5 +62,12 @@ def plateau_since(losses: Sequence[float]) -> int | None:
     for start in range(0, len(losses) - ROWS + 1, max(1, len(losses) // STARTS)):
         rest = losses[start:]
         if detector.flat(rest) and detector.flat(rest[: max(ROWS, len(rest) // 4)]):
-            return start
+            return start + _fallen(rest)
     return None
+
+
+def _fallen(losses: Sequence[float]) -> int:
+    """How many of the first losses still lie above the level, by more than others differ from it."""
+    level = median(losses)
+    spread = 3 * 1.4826 * median([abs(v - level) for v in losses])
+    return next(i for i, v in enumerate(losses) if v <= level + max(spread, 0.02 * abs(level)))

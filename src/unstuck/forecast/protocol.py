@@ -22,6 +22,7 @@ from .signals import SIGNALS, chance
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
 GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
+NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
 LEVEL = 0.8
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 
@@ -148,7 +149,7 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
     """By method and part elapsed: how many answered, median error, bias, pinball loss, coverage."""
     table = table.assign(
         error=np.log(table["said"] / table["plateau"]),
-        group=pd.cut(table["elapsed"], GROUPS, labels=[f"{a:.0%}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]),
+        group=pd.cut(table["elapsed"], GROUPS, labels=NAMES),
     )
     rows = []
     for (method, group), part in table.groupby(["method", "group"], observed=True, sort=False):
@@ -159,7 +160,7 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
         row["coverage"] = float(((within["low"] <= within["plateau"]) & (within["plateau"] <= within["high"])).mean())
         row["pinball"] = float(np.mean([_pinball(within, q) for q in (0.1, 0.5, 0.9)])) if len(within) else math.nan
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(sorted(rows, key=lambda row: NAMES.index(row["elapsed"])))
 
 
 def no_sign(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from unstuck.forecast.calibration import Calibration
 from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun
-from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, panels
+from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, legend_outside, panels
 from unstuck.runs.store import Store
 
 METHODS = {
@@ -76,20 +76,26 @@ def draw(table: pd.DataFrame) -> Figure:
     scored = protocol.scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
     for method, (colour, label) in METHODS.items():
         rows = scored[(scored["method"] == method) & (scored["answered"] >= scored["forecasts"] / 3)]
-        middle.plot(rows["elapsed"], rows["error"], "o-", ms=4, color=colour, label=label)
+        middle.plot(_places(rows), rows["error"], "o-", ms=4, color=colour, label=label)
         if rows["coverage"].notna().any():
-            right.plot(rows["elapsed"], rows["coverage"], "o-", ms=4, color=colour)
+            right.plot(_places(rows), rows["coverage"], "o-", ms=4, color=colour)
     wider = protocol.scores(table[(table["set"] == "beyond") & (table["method"] == "gain and law")])
     for ax, column in ((middle, "error"), (right, "coverage")):
-        ax.plot(wider["elapsed"], wider[column], "s:", ms=4, color=BLUE, mfc="white", label="the same, larger sizes")
-        ax.set(xlabel="part of the plateau that had elapsed")
+        label = "attention and law, larger sizes"
+        ax.plot(_places(wider), wider[column], "s:", ms=4, color=BLUE, mfc="white", label=label)
+        ax.set_xticks(range(len(protocol.NAMES)), protocol.NAMES)
+        ax.set(xlabel="part of the plateau that had elapsed", xlim=(-0.4, len(protocol.NAMES) - 0.6))
     middle.set(yscale="log", ylabel="median error of the forecast", ylim=(0.03, 6))
     middle.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["5%", "10%", "20%", "50%", "100%", "200%", "500%"])
     middle.minorticks_off()
-    middle.legend(loc="upper right")
+    legend_outside(picture, middle, loc="outside lower center", ncols=6)
     right.axhspan(0.7, 0.9, color="#EEEEEE", zorder=0)
     right.set(ylabel="the 80% band holds the end", ylim=(0, 1.03))
     return picture
+
+
+def _places(rows: pd.DataFrame) -> list[int]:
+    return [protocol.NAMES.index(str(name)) for name in rows["elapsed"]]
 
 
 def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
@@ -115,7 +121,7 @@ def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for name, methods in {
-        "between": ["gain and law", "gain", "sharpening", "law"],
+        "between": ["gain and law", "gain", "sharpening", "law", "loss extrapolated", "twice elapsed"],
         "beyond": ["gain and law", "law"],
         "other layers, heads, rates": ["gain", "sharpening"],
         "one layer": ["gain"],
@@ -135,7 +141,9 @@ def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     rows = scored[scored["answered"] > 0].sort_values("elapsed")
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
     cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
+    pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
+    band = f"the 80% band holds {cover}; pinball loss {pinball}" if rows["coverage"].notna().all() else "no band"
     silent = int(scored["forecasts"].sum() - scored["answered"].sum())
     silence = f"; {silent} of {scored['forecasts'].sum()} times it gave none" if silent else ""
     shown = "attention gain" if method == "gain" else method.replace("gain", "attention gain")
-    return Claim(f"{name}, by {shown}: median error", errors, None, None, f"the 80% band holds {cover}{silence}")
+    return Claim(f"{name}, by {shown}: median error", errors, None, None, f"{band}{silence}")

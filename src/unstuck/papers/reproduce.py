@@ -51,12 +51,7 @@ def reproduce(
     seconds = time.perf_counter() - start
     out.mkdir(parents=True, exist_ok=True)
     _write(out / f"{name}.csv", text)
-    with style.look():
-        picture = figure.draw(table)
-        for ending in ("png", "pdf"):
-            partial = out / f".{name}.{ending}.partial"
-            picture.savefig(partial, format=ending)
-            os.replace(partial, out / f"{name}.{ending}")
+    write_picture(name, table, out)
     claims = figure.compare(table)
     result = {
         "figure": name,
@@ -134,6 +129,16 @@ def _settings(figure: Any) -> dict[str, Any]:
         for name, value in vars(figure).items()
         if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)
     }
+
+
+def write_picture(name: str, table: pd.DataFrame, out: Path) -> None:
+    """The figure's PNG and PDF, from its table alone."""
+    with style.look():
+        picture = load(name).draw(table)
+        for ending in ("png", "pdf"):
+            partial = out / f".{name}.{ending}.partial"
+            picture.savefig(partial, format=ending)
+            os.replace(partial, out / f"{name}.{ending}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,10 +8,11 @@ without them.
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from unstuck.laws import fit_power_law
 from unstuck.papers.figure import Claim, Job, Profile, Progress
-from unstuck.papers.style import BLUE, ORANGE, panels
+from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 
 TRUE = {"d": 1.2, "T": 0.8}
 SWEEPS = [(24, 1, 0.0, 0.25), (120, 1, 0.0, 0.25), (24, 2, 0.12, 0.15), (120, 3, 0.12, 0.15)]
@@ -83,7 +84,9 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set_ylabel(label)
     axes[0].axhline(0, color="#999999", lw=0.8)
     axes[1].axhspan(0.85, 0.95, color="#EEEEEE")
-    axes[0].legend(loc="lower right", fontsize=7.5)
+    axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    legend_outside(picture, axes[0], loc="outside lower center", ncols=4)
     return picture
 
 

@@ -133,3 +133,14 @@ def test_a_plateau_is_found_in_a_curve_and_dated():
     assert plateau_since([1.0] * 5) is None  # too few rows to say
     long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
     assert plateau_since(long.tolist()) == pytest.approx(2950, abs=200)
+
+
+def test_a_fall_on_clean_data_ends_repetition():
+    schedule = DiversitySchedule(most=0.9, patience=50)
+    for _ in range(60):
+        schedule.step(1.0)
+    assert (schedule.stage, schedule.repetition) == ("repeating", 0.9)
+    schedule.measured(0.9)  # still on the plateau there, whatever is learnt by heart
+    assert schedule.repetition == 0.9
+    schedule.measured(0.4)
+    assert (schedule.stage, schedule.repetition) == ("done", 0.0)

@@ -26,7 +26,8 @@ class DiversitySchedule:
 
     `repetition` goes from 0 (all data diverse) to `most` and back, by `factor` at a time. A level is mastered when the
     smoothed loss has fallen to `mastered` of what it was on the plateau before; `floor` is the loss that cannot be
-    avoided (0 for a task without noise).
+    avoided (0 for a task without noise). Repeated data can also be learnt by heart, so tell it the loss on clean data,
+    `schedule.measured(loss)`, whenever you know it.
     """
 
     def __init__(
@@ -81,11 +82,19 @@ class DiversitySchedule:
             self._change(lower)
         return self.repetition
 
+    def measured(self, clean: float) -> None:
+        """Take the loss on clean data, without repetition: once that has fallen, all data are diverse again."""
+        if self.stage == "repeating" and self._low(clean):
+            self.stage = "done"
+            self._change(0.0)
+
     def _is_mastered(self) -> bool:
-        assert self.plateau is not None
         assert self.smooth is not None
-        enough = len(self.detector.values) >= self.memory
-        return enough and self.smooth - self.floor <= self.mastered * (self.plateau - self.floor)
+        return len(self.detector.values) >= self.memory and self._low(self.smooth)
+
+    def _low(self, loss: float) -> bool:
+        assert self.plateau is not None
+        return loss - self.floor <= self.mastered * (self.plateau - self.floor)
 
     def _change(self, repetition: float) -> None:
         self.repetition = repetition

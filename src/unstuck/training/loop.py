@@ -234,6 +234,7 @@ class Run:
         row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
         if self.diversity is not None:
             row["repetition"] = self.diversity.repetition
+            self.diversity.measured(found["clean"]["loss"])
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)

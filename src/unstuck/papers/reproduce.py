@@ -52,18 +52,11 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     _write(out / f"{name}.csv", text)
     write_picture(name, table, out)
-    claims = figure.compare(table)
     result = {
         "figure": name,
         "title": title(figure),
         "profile": profile,
-        "ours": {c.quantity: c.ours for c in claims},
-        "paper": {c.quantity: c.paper for c in claims},
-        "verdict": overall(c.verdict for c in claims),
-        "claims": [
-            {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note}
-            for c in claims
-        ],
+        **compared(name, table),
         **trained,
         "spec": _settings(figure),
         "seconds": round(seconds, 2),
@@ -128,6 +121,28 @@ def _settings(figure: Any) -> dict[str, Any]:
         name: value
         for name, value in vars(figure).items()
         if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)
+    }
+
+
+def redraw(name: str, out: Path) -> None:
+    """Picture and claims of a figure anew, from its table in `out`; where that comes from stays as it is."""
+    table = pd.read_csv(out / f"{name}.csv")
+    write_picture(name, table, out)
+    result = json.loads((out / f"{name}.json").read_text(encoding="utf-8")) | compared(name, table)
+    _write(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+
+
+def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    """Ours beside the paper's, as a figure's JSON has it."""
+    claims = load(name).compare(table)
+    return {
+        "ours": {c.quantity: c.ours for c in claims},
+        "paper": {c.quantity: c.paper for c in claims},
+        "verdict": overall(c.verdict for c in claims),
+        "claims": [
+            {"quantity": c.quantity, "ours": c.ours, "paper": c.paper, "verdict": c.verdict, "note": c.note}
+            for c in claims
+        ],
     }
 
 

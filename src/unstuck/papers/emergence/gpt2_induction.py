@@ -113,7 +113,7 @@ def draw(table: pd.DataFrame) -> Figure:
             right.plot(rows["step"], rows[head], color=colour, lw=0.5, alpha=0.4)
         right.plot(rows["step"], _best(rows), color=colour, lw=1.8)
     left.set(xlabel="step", ylabel="test loss on plain text (nats a byte)")
-    right.set(xlabel="step", ylabel="induction score; strong: best head", ylim=(0, 1))
+    right.set(xlabel="step", ylabel="induction score; strong: best head", ylim=(0, None))
     legend_outside(picture, left)
     return picture
 
@@ -123,8 +123,10 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name, rows in table.groupby("data", sort=False):
         best = _best(rows).to_numpy()
         steps = rows["step"].to_numpy()
-        first = np.flatnonzero(best >= FORMED)
-        formed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
-        claims.append(Claim(f"{name}: a head's induction score passes {FORMED:g} at", formed, None, None))
+        for level, what in ((2 * best[0], "twice its start"), (FORMED, f"{FORMED:g}")):
+            first = np.flatnonzero(best >= level)
+            passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
+            claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
+        claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
     return claims

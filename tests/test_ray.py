@@ -40,7 +40,7 @@ def curves(store, specs):
     return {spec.run_id: store.run(spec.run_id).curve() for spec in specs}
 
 
-@pytest.mark.parametrize(("seeds", "steps"), [(6, 400), pytest.param(24, 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seeds", "steps"), [(4, 300), pytest.param(24, 1000, marks=pytest.mark.slow)])
 def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, seeds, steps):
     words = [*WORDS, f"train.max_steps={steps}", "seed=" + ",".join(map(str, range(seeds)))]
     specs = expand("regression", words)
@@ -53,7 +53,7 @@ def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, seeds, 
         until = time.monotonic() + 600
         while time.monotonic() < until:
             states = [(shared.run(s.run_id).status() or {}).get("state") for s in specs]
-            if states.count("finished") >= seeds // 3 and under_way(shared, specs):
+            if states.count("finished") >= seeds // 4 and under_way(shared, specs):
                 node = cluster.workers[0]
                 cluster.remove_node(node, allow_graceful=False)
                 killed.append((states.count("finished"), states.count("running")))
@@ -85,7 +85,8 @@ def test_a_task_asks_for_what_its_specification_names():
     assert _resources(gpu) == {"num_cpus": 1, "num_gpus": 0.25}
 
 
-def test_no_cluster_is_a_sentence(tmp_path, capsys):
+def test_no_cluster_is_a_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # where `auto` looks first
     with pytest.raises(Impossible, match="ray start --head"):
         run_on_ray(expand("regression", WORDS), Store(tmp_path), address="127.0.0.1:1")
     assert main(["sweep", "regression", *WORDS, "--out", str(tmp_path), "--ray", "auto"]) == 2

@@ -77,13 +77,24 @@ def _connected(address: str) -> Any:
         raise Impossible("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
     if not ray.is_initialized():
         try:
-            _knock(address)
+            _knock(_found(address))
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except OSError as e:  # of which ConnectionError, Ray's own, is one
             raise Impossible(
                 f"there is no Ray cluster at {address!r}; `ray start --head` starts one on this machine"
             ) from e
     return ray
+
+
+def _found(address: str) -> str:
+    """Where the cluster is that "auto" means, as far as Ray says so."""
+    if address != "auto":
+        return address
+    try:
+        from ray._private.services import canonicalize_bootstrap_address
+    except ImportError:  # not a promise of Ray's: then it finds out itself, slowly
+        return address
+    return canonicalize_bootstrap_address(address) or address
 
 
 def _knock(address: str) -> None:

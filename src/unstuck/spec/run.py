@@ -59,7 +59,7 @@ class ScheduleSpec:
 
     name: Literal["none", "adaptive"] = "none"
     key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
-    most: Positive = 0.9  # by how much at most
+    most: Positive = 0.5  # by how much at most
     patience: Annotated[int, Field(ge=10, le=10**6)] = 100  # steps on which a plateau is judged
 
 

@@ -1,8 +1,9 @@
-"""A schedule of data diversity that gets a stuck learner moving: repeat data on the plateau, then repeat less and less.
+"""A schedule of data diversity that gets a stuck learner moving: repeat data on the plateau, until something gives.
 
-Repetition makes the sparse pattern easier to find, and too much of it for too long is learnt by heart. So the schedule
-raises repetition only when the loss has stopped falling, and lowers it, by a factor at a time, each time the learner
-has mastered what it is shown; where the loss settles again at a lower repetition, it waits there for the next fall.
+Repetition makes the sparse pattern easier to find, and too much of it for too long is learnt by heart. What repetition
+helps to find, attention, serves diverse data as well, and what is left to learn is learnt faster from those. So the
+schedule repeats only while the learner is stuck: it waits until the loss on repeated data has settled, and for its next
+fall, which is the transition; then all data are diverse again.
 """
 
 import dataclasses
@@ -18,24 +19,26 @@ from unstuck.forecast.plateau import PlateauDetector, mean
 class DiversitySchedule:
     """How much to repeat now, from how the loss behaves. Used like `ReduceLROnPlateau`:
 
-        schedule = DiversitySchedule(most=0.9)
+        schedule = DiversitySchedule(most=0.5)
         for batch in ...:
             batch = draw(repetition=schedule.repetition)
             ...
             schedule.step(loss)
 
-    `repetition` goes from 0 (all data diverse) to `most` and back, by `factor` at a time. A level is mastered when the
-    smoothed loss has fallen to `mastered` of what it was on the plateau before; `floor` is the loss that cannot be
-    avoided (0 for a task without noise). Repeated data can also be learnt by heart, so tell it the loss on clean data,
-    `schedule.measured(loss)`, whenever you know it.
+    `repetition` is 0 (all data diverse) or, on a plateau, `most`. It is 0 again once the loss, which had settled at
+    that repetition, has fallen by `fall` of its value (the transition). If the learner gets stuck once more, before its
+    loss has come to `mastered` of the first plateau, the schedule repeats again, `factor` as much as the time before,
+    never less than `least`. `floor` is the loss that cannot be avoided (0 for a task without noise). Repeated data can
+    also be learnt by heart: tell it the loss on clean data, `schedule.measured(loss)`, whenever you know it.
     """
 
     def __init__(
         self,
-        most: float = 0.9,
+        most: float = 0.5,
         *,
         factor: float = 0.5,
         least: float = 0.05,
+        fall: float = 0.15,
         mastered: float = 0.5,
         floor: float = 0.0,
         patience: int = 100,
@@ -45,62 +48,66 @@ class DiversitySchedule:
             ("most", most, 0.0, math.inf),
             ("factor", factor, 0.0, 1.0),
             ("least", least, 0.0, math.inf),
+            ("fall", fall, 0.0, 1.0),
             ("mastered", mastered, 0.0, 1.0),
         ):
             if not low < value < high:
                 raise BadInput(
                     name, value, f"a number above {low:g}" + ("" if high == math.inf else f", below {high:g}")
                 )
-        if patience < 10 or memory < 1:
-            raise BadInput("patience", patience, "at least 10 steps, with a memory of at least 1")
-        self.most, self.factor, self.least, self.mastered, self.floor = most, factor, least, mastered, floor
+        if patience < 10 or not 1 <= memory <= patience:
+            raise BadInput("patience", patience, "at least 10 steps, with a memory of at least 1 and at most that")
+        self.most, self.factor, self.least = most, factor, least
+        self.fall, self.mastered, self.floor = fall, mastered, floor
         self.detector = PlateauDetector(least=patience)
         self.memory = memory
         self.repetition = 0.0
-        self.stage = "diverse"  # then "repeating", then "done"
-        self.plateau: float | None = None  # the loss on it
-        self.smooth: float | None = None
+        self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
+        self.next = most  # how much to repeat on the next plateau
+        self.plateau: float | None = None  # the loss on the first plateau
+        self.settled: float | None = None  # the loss that it came to rest at with this repetition
+        self.wait = 0  # steps before it may be called stuck again
         self.steps = 0
         self.changes: list[tuple[int, float]] = [(0, 0.0)]  # step and repetition from then on
 
     def step(self, loss: float) -> float:
         """Take the loss of a step; returns the repetition for the next."""
-        if not math.isfinite(loss):
+        if not math.isfinite(loss) or self.stage == "done":
             return self.repetition
         self.steps += 1
+        values = self.detector.values
         self.detector.add(loss)
-        weight = 1 / min(self.memory, len(self.detector.values))
-        self.smooth = loss if self.smooth is None else (1 - weight) * self.smooth + weight * loss
-        if self.stage == "diverse" and self.detector.stands:
-            self.plateau = mean(self.detector.values[-self.detector.least :])
-            self.stage = "repeating"
-            self._change(self.most)
-        elif self.stage == "repeating" and self._is_mastered():
-            lower = self.repetition * self.factor
-            if lower < self.least:
-                lower, self.stage = 0.0, "done"
-            self._change(lower)
+        if len(values) < self.memory:
+            return self.repetition
+        now = mean(values[-self.memory :])
+        if self.stage == "repeating":
+            if self.settled is not None and now - self.floor < (1 - self.fall) * (self.settled - self.floor):
+                self._change(0.0, "released")
+            elif self.detector.stands:
+                self.settled = mean(values[-self.detector.least :])
+        elif self.stage == "released" and self._low(now):
+            self.stage = "done"
+        elif len(values) >= self.wait and self.detector.stands:
+            if self.plateau is None:
+                self.plateau = mean(values[-self.detector.least :])
+            self._change(self.next, "repeating")
+            self.next = max(self.next * self.factor, min(self.least, self.next))
         return self.repetition
 
     def measured(self, clean: float) -> None:
         """Take the loss on clean data, without repetition: once that has fallen, all data are diverse again."""
         if self.stage == "repeating" and self._low(clean):
-            self.stage = "done"
-            self._change(0.0)
-
-    def _is_mastered(self) -> bool:
-        assert self.smooth is not None
-        return len(self.detector.values) >= self.memory and self._low(self.smooth)
+            self._change(0.0, "released")
 
     def _low(self, loss: float) -> bool:
         assert self.plateau is not None
         return loss - self.floor <= self.mastered * (self.plateau - self.floor)
 
-    def _change(self, repetition: float) -> None:
-        self.repetition = repetition
+    def _change(self, repetition: float, stage: str) -> None:
+        self.wait = len(self.detector.values) if stage == "released" else 0  # it gets as long as repeating took
+        self.repetition, self.stage, self.settled = repetition, stage, None
         self.changes.append((self.steps, repetition))
         self.detector.reset()
-        self.smooth = None
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""

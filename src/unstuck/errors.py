@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -12,6 +13,9 @@ class BadInput(ValueError):
         end = "" if allowed.endswith("?") else "."
         super().__init__(f"{field} is {_short(value)}, but must be {allowed}{end}")
 
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it comes back whole from a worker
+        return BadInput, (self.field, self.value, self.allowed)
+
 
 class Impossible(BadInput):
     """Values that are each allowed but cannot go together; the sentence is the whole message."""
@@ -19,6 +23,9 @@ class Impossible(BadInput):
     def __init__(self, sentence: str) -> None:
         super().__init__("", "", "")
         self.args = (sentence.rstrip(".") + ".",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Impossible, self.args
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ MEASURES = {
     "specialisation": "specialisation index",
     "best_attention": "best head's attention to the relevant tokens",
 }
-SIZES = ("d", "T", "tokens", "pairs", "B", "p")
+SIZES = ("d", "T", "tokens", "pairs", "B")
 MANY, ENOUGH = 12, 6  # sets of runs tried for laws, and emerged runs a law needs
 RESULTS = ("status", "plateau_steps", "steps", "seconds")
 
@@ -41,7 +41,9 @@ class Runs:
     curves: dict[str, dict[str, list[float | None]]]
     thinned: str  # what was left out, in a sentence; empty if nothing
     attention: list[dict[str, Any]]
+    unseen: str  # of which runs maps are left out, in a sentence
     laws: list[dict[str, Any]]
+    thresholds: dict[str, float]  # of the runs that have one
 
 
 def runs_of(store: Path, formula: str | None = None) -> Runs | None:
@@ -61,8 +63,13 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
         left_out += max(0, len(curve) - points)
         curves[str(run_id)] = curve_of(curve, points)
     thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
-    attention = attention_of([where.run(str(run_id)) for run_id in table["run_id"]])
-    return Runs(names, rows, curves, thinned, attention, _laws(table, formula))
+    attention, large = attention_of([where.run(str(run_id)) for run_id in table["run_id"]], ATTENTION)
+    unseen = (
+        f"The maps of {large} runs are left out, to keep this file small; `unstuck serve` shows them." if large else ""
+    )
+    known = table[table["threshold"].notna()] if "threshold" in table else table[:0]
+    thresholds = {str(i): float(x) for i, x in zip(known["run_id"], known.get("threshold", []), strict=True)}
+    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds)
 
 
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
@@ -107,9 +114,9 @@ def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
     return {str(c): [plain(float(v)) for v in curve[c]] for c in curve}
 
 
-def attention_of(directories: list[RunDirectory]) -> list[dict[str, Any]]:
-    """Maps of the runs that kept them, as bytes from 0 to 255, until there is enough."""
-    out, spent = [], 0
+def attention_of(directories: list[RunDirectory], room: float = math.inf) -> tuple[list[dict[str, Any]], int]:
+    """Maps of the runs that kept them, as bytes from 0 to 255, and of how many runs there was no room for them."""
+    out, spent, large = [], 0, 0
     for directory in directories:
         maps = directory.maps()
         if maps is None or maps.empty:
@@ -117,9 +124,11 @@ def attention_of(directories: list[RunDirectory]) -> list[dict[str, Any]]:
         size = int(max(maps["row"].max(), maps["column"].max())) + 1
         steps = sorted(int(s) for s in maps["step"].unique())
         heads = sorted({(int(a), int(b)) for a, b in zip(maps["layer"], maps["head"], strict=True)})
-        spent += len(steps) * len(heads) * size * size
-        if spent > ATTENTION:
-            break
+        needs = len(steps) * len(heads) * size * size
+        if spent + needs > room:
+            large += 1
+            continue
+        spent += needs
         values = np.zeros((len(steps), len(heads), size, size), dtype=np.uint8)
         at = {step: i for i, step in enumerate(steps)}
         place = {head: i for i, head in enumerate(heads)}
@@ -129,7 +138,7 @@ def attention_of(directories: list[RunDirectory]) -> list[dict[str, Any]]:
         labels = [f"layer {layer + 1}, head {head + 1}" for layer, head in heads]
         data = base64.b64encode(values.tobytes()).decode()
         out.append({"run_id": directory.path.name, "steps": steps, "heads": labels, "size": size, "data": data})
-    return out
+    return out, large
 
 
 def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
@@ -145,12 +154,15 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
     alike = [c for c in table if c not in free and not str(c).startswith("crossing_")]
     keys = pd.Series([" ".join(map(str, row)) for row in table[alike].itertuples(index=False)], index=table.index)
     found = []
+    told = [c for c in alike if c not in ("task", "model") and len(set(map(str, table[c]))) > 1]
     for key in keys.value_counts().index[:MANY]:
         part = table[keys == key]
         chosen = _formula(part)
         if chosen is None or (part["status"] == "emerged").sum() < ENOUGH:
             continue
         name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
+        settings = [f"{c} = {part[c].iloc[0]}" for c in told if not pd.isna(part[c].iloc[0])]
+        name += f" ({', '.join(settings)})" if settings else ""
         try:
             found.append(_law(part, chosen, name))
         except ValueError:
@@ -181,7 +193,7 @@ def _terms(law: PowerLaw) -> list[list[Any]]:
 
 def _formula(table: pd.DataFrame) -> str | None:
     """A law of the sizes that vary: T/B where both are there."""
-    sizes = [c for c in SIZES if c != "p" and c in table and table[c].notna().all()]
+    sizes = [c for c in SIZES if c in table and table[c].notna().all()]
     varied = [c for c in sizes if len(table.drop_duplicates(c)) > 1]
     if "T" in varied and "B" in varied:
         varied = [c for c in varied if c not in ("T", "B")] + ["T/B"]

@@ -25,6 +25,9 @@ from unstuck.spec import RunSpec
 R = TypeVar("R")
 
 
+LARGEST = 10**18  # whole number that a file of a run may hold
+
+
 class Damaged(UserWarning):
     """A file of the store that cannot be read; the rest goes on."""
 
@@ -43,24 +46,39 @@ class RunDirectory:
 
     def spec(self) -> dict[str, Any] | None:
         """The specification as plain values."""
-        return self._read("spec.yaml", yaml.safe_load, _is_spec)
+        return self._read("spec.yaml", _yaml, _is_spec)
 
     def curve(self) -> pd.DataFrame | None:
-        return self._table("curve.parquet")
+        """What was measured, a row a look, all numbers."""
+        return self._table("curve.parquet", {"step"})
 
     def maps(self) -> pd.DataFrame | None:
         """One sequence's attention at the steps that `train.maps` asked for (observe/maps.py)."""
-        return self._table("maps.parquet")
+        maps = self._table("maps.parquet", {"step", "layer", "head", "row", "column", "weight"})
+        places = None if maps is None else maps.drop(columns="weight")
+        if places is not None and not ((places % 1 == 0) & (places >= 0)).all(axis=None):
+            warnings.warn(f"{self.path / 'maps.parquet'} is damaged and passed over (no places)", Damaged, stacklevel=2)
+            return None
+        return maps
 
-    def _table(self, name: str) -> pd.DataFrame | None:
+    def _table(self, name: str, needed: set[str]) -> pd.DataFrame | None:
         path = self.path / name
-        if not path.is_file():
+        if not self._is_ours(name):
             return None
         try:
-            return pd.read_parquet(path)
+            table = pd.read_parquet(path)
+            if not needed <= set(table):
+                raise ValueError("columns are missing")
+            numbers = table.apply(pd.to_numeric, errors="coerce")
+            return numbers[numbers["step"].notna()]
         except Exception as e:  # pyarrow has many ways to say that a file is none of its own
             warnings.warn(f"{path} is damaged and passed over ({type(e).__name__})", Damaged, stacklevel=2)
             return None
+
+    def _is_ours(self, name: str) -> bool:
+        """A file of this directory; a link may lead out of it, to what is not meant to be read."""
+        path = self.path / name
+        return path.is_file() and not path.is_symlink()
 
     def write_spec(self, spec: RunSpec) -> None:
         self._write("spec.yaml", yaml.safe_dump(spec.as_dict(), sort_keys=False).encode())
@@ -95,7 +113,8 @@ class RunDirectory:
         spec, status = self.spec(), self.status()
         if spec is None or status is None:
             return None
-        row = {"run_id": self.path.name, **flatten(spec), **summary(status)}
+        # Its name is that of the directory, whatever the specification says.
+        row = {"run_id": None} | flatten(spec) | summary(status) | {"run_id": self.path.name}
         if row["status"] == "running" and not self.is_locked():
             row["status"] = "interrupted"
         return row
@@ -165,7 +184,7 @@ class RunDirectory:
 
     def _read(self, name: str, parse: Any, is_right: Callable[[Any], bool]) -> dict[str, Any] | None:
         path = self.path / name
-        if not path.is_file():
+        if not self._is_ours(name):
             return None
         try:
             value = parse(path.read_text(encoding="utf-8"))
@@ -202,9 +221,27 @@ class RunDirectory:
             partial.unlink(missing_ok=True)
 
 
+def _yaml(text: str) -> Any:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def _is_spec(value: Any) -> bool:
     """Sections of plain values, as `RunSpec.as_dict` writes them."""
-    return isinstance(value, dict) and all(isinstance(value.get(s), dict) for s in ("task", "model", "optim", "train"))
+    sections = ("task", "model", "optim", "train")
+    return isinstance(value, dict) and all(isinstance(value.get(s), dict) for s in sections) and _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Made of texts, numbers of a reasonable size, lists and mappings only."""
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < LARGEST)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
 
 
 def _is_status(value: Any) -> bool:
@@ -212,10 +249,14 @@ def _is_status(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("state"), str):
         return False
     result = value.get("result")
+    if not _is_count(value.get("step", 0)) or not _is_plain(result):
+        return False
     if result is None:
         return True
     shapes: dict[str, Any] = {"status": str, "crossings": dict, "final": dict, "steps": int, "seconds": (int, float)}
     if not isinstance(result, dict) or not all(isinstance(result.get(k), kind) for k, kind in shapes.items()):
+        return False
+    if not isinstance(result.get("plateau_steps"), (int, float, type(None))) or not _is_count(result["steps"]):
         return False
     numbers = [*result["crossings"].values(), *result["final"].values(), result.get("plateau_steps") or 0]
     return all(isinstance(x, (int, float)) for x in numbers)
@@ -236,6 +277,7 @@ class Store:
                 if (
                     path.is_dir()
                     and not path.name.startswith(".")
+                    and path.name.isprintable()
                     and any((path / n).exists() for n in ("status.json", "spec.yaml"))
                 ):
                     yield RunDirectory(path)

@@ -83,7 +83,7 @@ def _refusal(request: Request, token: str | None) -> Response | None:
     given = request.query_params.get("token")
     if given is not None and hmac.compare_digest(given.encode(), token.encode()):
         response = RedirectResponse("/", status_code=303)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        response.set_cookie(COOKIE, token, httponly=True, samesite="lax")
         return response
     if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
         return None
@@ -93,10 +93,12 @@ def _refusal(request: Request, token: str | None) -> Response | None:
 def _json(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
-            found = await run_in_threadpool(answer, request)
+            found = json.dumps(await run_in_threadpool(answer, request), allow_nan=False)
         except BadInput as e:
             return JSONResponse({"error": str(e)}, 400)
-        return Response(json.dumps(found, allow_nan=False), media_type="application/json")
+        except Exception as e:  # a run's files may hold anything; the page says so, and the server goes on
+            return JSONResponse({"error": f"this cannot be shown ({type(e).__name__})"}, 500)
+        return Response(found, media_type="application/json")
 
     return respond
 

@@ -26,7 +26,8 @@ class Reader:
             raise BadInput(
                 "directory", str(directory), "a directory that exists; `unstuck train regression --out DIR` makes one"
             )
-        self.root = directory.resolve()
+        store = directory / "store"  # as in what `unstuck reproduce --out DIR` wrote
+        self.root = (store if store.is_dir() else directory).resolve()
         self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
         # One fit at a time: SciPy silences warnings for the whole process while it fits.
         self._fitting = threading.Lock()
@@ -53,6 +54,8 @@ class Reader:
         return {"columns": columns, "rows": rows, "running": running}
 
     def run(self, run_id: str) -> RunDirectory:
+        if len(run_id.encode(errors="replace")) > 255:
+            raise BadInput("run", run_id, "the name of a run in this directory")
         path = (self.root / run_id).resolve() if re.fullmatch(r"[^/\\\0]{1,200}", run_id) else self.root
         if path.parent != self.root or not path.is_dir():
             raise BadInput("run", run_id, "the name of a run in this directory")
@@ -69,7 +72,7 @@ class Reader:
         return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
 
     def attention(self, run_id: str) -> dict[str, Any]:
-        found = attention_of([self.run(run_id)])
+        found, _ = attention_of([self.run(run_id)])
         return found[0] if found else {"run_id": run_id, "steps": []}
 
     def law(self, formula: str, conditions: list[str], sizes: dict[str, float]) -> dict[str, Any]:
@@ -101,6 +104,9 @@ class Reader:
                 "said": [plain(float(x)) for x in law.predict(emerged)],
             }
             if sizes:
+                needed = list(dict.fromkeys(c for term in law.terms for c in term.columns))
+                if not set(needed) <= set(sizes):
+                    raise BadInput("predict", " ".join(sizes), f"a value for each of {', '.join(needed)}")
                 said = law.predict_interval(sizes, level=0.9).iloc[0]
                 answer["prediction"] = {k: plain(float(said[k])) for k in ("plateau", "low", "high")}
                 answer["prediction"]["beyond"] = str(said["beyond"])

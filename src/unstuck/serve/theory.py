@@ -44,7 +44,7 @@ def theory(T: int, d: int, B: int = 1, p: float = 0.0, kind: Kind = "exact") -> 
 def _command(T: int, d: int, B: int, p: float, kind: Kind) -> str:
     words = [f"unstuck predict --T {T} --d {d}"]
     words += [f"--B {B}"] if B != 1 else []
-    words += [f"--p {p:g}"] if p else []
+    words += [f"--p {p!r}"] if p else []
     words += [f"--flow {kind}"] if kind != "exact" else []
     return " ".join(words)
 

@@ -5,23 +5,23 @@ const column = Object.fromEntries(DATA.columns.map((name, i) => [name, i]));
 const order = { name: null, up: true }, chosen = new Set();
 const table = () => tableOf(DATA, order, chosen, 2000, table, curves);
 
+// A threshold belongs to the measure that decides: accuracy where it is measured, else the loss.
+const decides = (curve) => ("test_accuracy" in curve ? "test_accuracy" : "test_loss");
+
 function curves() {
-  const measure = by("measure").value;
-  const traces = [];
+  const measure = by("measure").value, traces = [], lines = new Set();
   DATA.rows.filter((row) => chosen.has(row[0])).slice(0, 40).forEach((row, i) => {
-    const curve = DATA.curves[row[0]];
+    const curve = DATA.curves[row[0]], threshold = DATA.thresholds[row[0]];
     if (!curve || !curve[measure]) return;
     const colour = PALETTE[i % PALETTE.length], name = label(DATA, row, chosen);
     traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", name, line: { color: colour, width: 1.8 } });
-    const end = row[column.plateau_steps];
+    const deciding = threshold !== undefined && measure === decides(curve), end = row[column.plateau_steps];
+    if (deciding) lines.add(threshold);
     if (end !== null && end !== undefined) {
       const k = Math.max(0, curve.step.findIndex((s) => s >= end));
-      traces.push({ x: [end], y: [curve[measure][k]], mode: "markers", marker: { color: colour, size: 9 }, showlegend: false, name });
+      traces.push({ x: [end], y: [deciding ? threshold : curve[measure][k]], mode: "markers", marker: { color: colour, size: 9 }, showlegend: false, name });
     }
   });
-  const at = column.threshold, lines = new Set();
-  if (at !== undefined && ["test_loss", "test_accuracy"].includes(measure))
-    DATA.rows.filter((row) => chosen.has(row[0]) && row[at] !== null).forEach((row) => lines.add(row[at]));
   const shapes = [...lines].map((y) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { dash: "dash", color: "#999", width: 1 } }));
   const empty = traces.length ? [] : [{ text: "choose runs in the table", showarrow: false, font: { size: 16, color: "#888" } }];
   Plotly.react("curve", traces, {

@@ -3,7 +3,14 @@
 const by = (id) => document.getElementById(id);
 const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222", "#8C6D1F"];
 const LAYOUT = { margin: { l: 60, r: 15, t: 35, b: 45 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", legend: { orientation: "h", y: -0.22 } };
-const LOG = { type: "log", dtick: "D2" };
+// A logarithmic axis with 1, 2 and 5 of each decade written out.
+function log(values, title) {
+  const low = Math.min(...values) * 0.9, high = Math.max(...values) * 1.1, at = [];
+  for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
+    for (const m of [1, 2, 5]) if (m * 10 ** e >= low && m * 10 ** e <= high) at.push(m * 10 ** e);
+  if (at.length < 2) at.splice(0, at.length, low, Math.sqrt(low * high), high);
+  return { type: "log", range: [Math.log10(low), Math.log10(high)], tickvals: at, ticktext: at.map((v) => Number(v.toPrecision(2)).toLocaleString("en-US")), title: { text: title } };
+}
 // Nothing is sent anywhere: plotly would offer to share a chart.
 const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "" };
 // plotly reads a little HTML in labels; names are to be shown as they are.
@@ -75,7 +82,7 @@ function tableOf(data, order, chosen, most, sorted, picked) {
 function label(data, row, chosen) {
   const skip = new Set(["run_id", "status", "plateau_steps", "steps", "seconds", "threshold"]);
   const rows = data.rows.filter((r) => chosen.has(r[0]));
-  const differs = (i) => new Set(rows.map((r) => r[i])).size > 1;
+  const differs = (i) => new Set(rows.map((r) => r[i]).filter((v) => v !== null && v !== undefined)).size > 1;
   const parts = data.columns.map((c, i) => (!skip.has(c) && row[i] !== null && row[i] !== undefined && differs(i) ? `${c}=${shown(row[i])}` : "")).filter(Boolean);
   return plain([row[0], ...parts.slice(0, 6)].join(" "));
 }
@@ -92,9 +99,9 @@ function drawLaw(found) {
   const ends = [Math.min(...found.measured) * 0.9, Math.max(...found.measured) * 1.1];
   const dots = { mode: "markers", text: found.run_id.map(plain), marker: { color: PALETTE[0], size: 7 }, showlegend: false };
   Plotly.react("fit", [{ ...dots, x: found.measured, y: found.said }, { x: ends, y: ends, mode: "lines", line: { color: "#999", width: 1 }, showlegend: false, hoverinfo: "skip" }],
-    { ...LAYOUT, xaxis: { ...LOG, title: { text: "measured plateau (steps)" } }, yaxis: { ...LOG, title: { text: "by the law (steps)" } } }, CONFIG);
+    { ...LAYOUT, xaxis: log(found.measured, "measured plateau (steps)"), yaxis: log(found.said, "by the law (steps)") }, CONFIG);
   Plotly.react("residuals", [{ ...dots, x: found.said, y: found.measured.map((m, i) => 100 * (m / found.said[i] - 1)) }],
-    { ...LAYOUT, xaxis: { ...LOG, title: { text: "by the law (steps)" } }, yaxis: { title: { text: "measured above the law (%)" }, zeroline: true } }, CONFIG);
+    { ...LAYOUT, xaxis: log(found.said, "by the law (steps)"), yaxis: { title: { text: "measured above the law (%)" }, zeroline: true } }, CONFIG);
 }
 
 // Attention of a run: { steps, heads, size, data }, a byte a weight.

@@ -49,7 +49,7 @@ async function theory() {
 // -- runs
 let table = { columns: [], rows: [], running: [] }, empty = false;
 const order = { name: null, up: true }, chosen = new Set();
-const curves = {};
+const curves = new Map(); // by run: what it had come to when it was asked for, and the answer
 
 function showTable() {
   tableOf(table, order, chosen, 1000, showTable, () => draw(true));
@@ -66,6 +66,7 @@ async function refresh() {
   table = await ask("/api/runs", {});
   if (!chosen.size && !empty) table.rows.slice(0, 3).forEach((row) => chosen.add(row[0]));
   showTable();
+  by("none").hidden = table.rows.length > 0;
   await draw(false);
 }
 
@@ -73,16 +74,25 @@ let drawing = 0;
 async function draw(anew) {
   const mine = ++drawing;
   const at = Object.fromEntries(table.columns.map((c, i) => [c, i])), running = new Set(table.running.map((r) => r.run_id));
-  for (const run of chosen) if (!(run in curves) || running.has(run)) curves[run] = await ask("/api/curve", { run });
+  for (const run of chosen) {
+    const row = table.rows.find((r) => r[0] === run), state = row ? `${row[at.status]} ${row[at.steps]}` : "";
+    const known = curves.get(run);
+    if (known && known.state === state && !running.has(run)) continue;
+    try {
+      curves.set(run, { state, ...(await ask("/api/curve", { run })) });
+    } catch (e) { // one run that cannot be read leaves the others to be seen
+      curves.set(run, { state, curve: {}, band: [] });
+    }
+  }
   if (mine !== drawing) return; // another choice was made meanwhile
-  const known = Object.keys(MEASURES).filter((m) => [...chosen].some((run) => m in curves[run].curve));
+  const known = Object.keys(MEASURES).filter((m) => [...chosen].some((run) => m in curves.get(run).curve));
   const picked = by("measure").value;
   by("measure").replaceChildren();
   known.forEach((m) => option(by("measure"), m, MEASURES[m]));
   if (known.includes(picked)) by("measure").value = picked;
   const measure = by("measure").value, traces = [];
   [...chosen].slice(0, 20).forEach((run, i) => {
-    const { curve, band } = curves[run], colour = PALETTE[i % PALETTE.length], row = table.rows.find((r) => r[0] === run) || [run];
+    const { curve, band } = curves.get(run), colour = PALETTE[i % PALETTE.length], row = table.rows.find((r) => r[0] === run) || [run];
     if (!curve[measure]) return;
     traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", name: label(table, row, chosen), line: { color: colour, width: 1.8 } });
     const end = row[at.plateau_steps];
@@ -125,21 +135,30 @@ async function begin() { // with the runs of the commonest task, and a formula t
     table.rows.forEach((row) => { counts[row[at]] = (counts[row[at]] || 0) + 1; });
     const task = Object.keys(counts).sort((a, b) => counts[b] - counts[a])[0];
     by("where").value = `task=${task}`;
-    if (task === "recall") by("formula").value = "tokens + pairs";
+    const varies = (name) => new Set(table.rows.filter((r) => r[at] === task).map((r) => r[table.columns.indexOf(name)])).size > 1;
+    const terms = ["d", "tokens", "pairs"].filter((n) => table.columns.includes(n) && varies(n));
+    if (table.columns.includes("T") && varies("T")) terms.push(table.columns.includes("B") && varies("B") ? "T/B" : "T");
+    if (terms.length) by("formula").value = terms.join(" + ");
   }
   begun = true;
 }
 
 async function fit() {
   if (!begun) await begin();
-  const words = [["formula", by("formula").value], ...by("where").value.split(/\s+/).filter(Boolean).map((w) => ["where", w])];
-  for (const word of by("sizes").value.split(/\s+/).filter(Boolean)) words.push(word.split("="));
+  const pieces = (id) => by(id).value.replace(/\s*([<>=!]+)\s*/g, "$1").split(/[\s,]+/).filter(Boolean);
+  const words = [["formula", by("formula").value], ...pieces("where").map((w) => ["where", w])];
   let found;
   try {
+    for (const word of pieces("sizes")) {
+      if (!/^\w+=[^=]+$/.test(word)) throw new Error(`${word} is not a size; write d=64 T=256`);
+      words.push(word.split("="));
+    }
     found = await ask("/api/law", words);
     by("lerror").textContent = "";
   } catch (e) {
     by("lerror").textContent = e.message;
+    for (const id of ["lawtext", "prediction", "terms"]) by(id).replaceChildren();
+    for (const id of ["fit", "residuals"]) Plotly.purge(id);
     return;
   }
   drawLaw(found);
@@ -167,5 +186,14 @@ by("arun").onchange = attentionRun;
 by("ahead").onchange = by("astep").oninput = () => { if (maps && maps.steps.length) drawMap(maps); };
 by("fitnow").onclick = fit;
 for (const name of ["formula", "where", "sizes"]) by(name).onkeydown = (e) => { if (e.key === "Enter") fit(); };
-setInterval(() => refresh().catch(() => {}), 2000);
+async function follow() { // one look after the other, however long they take
+  try {
+    await refresh();
+    by("gone").textContent = "";
+  } catch (e) {
+    by("gone").textContent = "The dashboard does not answer; is `unstuck serve` still running?";
+  }
+  setTimeout(follow, 2000);
+}
+setTimeout(follow, 2000);
 tab();

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from unstuck.cli import main
 from unstuck.papers.catalogue import is_available
+from unstuck.papers.figure import load
 from unstuck.theory.setting import MAX_D, MAX_T, MAX_THRESHOLD, MIN_THRESHOLD
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -275,3 +276,22 @@ def test_the_shell_completes(typed, offered):
         [Path(sys.executable).parent / "unstuck"], env=os.environ | words, capture_output=True, text=True, check=False
     )
     assert set(done.stdout.split()) == offered
+
+
+def test_what_figures_cost(capsys):
+    """fig11's runs by hand: 6 x batch x multiply-adds a step, and the plateau's law."""
+    assert main(["figures", "--cost", "--profile", "paper", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    rows = {row["figure"]: row for row in answer["figures"]}
+    steps = operations = 0
+    for run in load("fig11").runs("paper"):
+        T, d = run.spec.task.T, run.spec.task.d
+        n = min(run.spec.train.max_steps, round(1.1 * 0.76 * d**1.29 * T**0.8) + run.spec.train.after)
+        block = 4 * 256 * 256 + 2 * 4 * 256 * 256
+        steps += n
+        operations += n * 6 * 32 * (T * (block + 2 * T * 256) + block + 2 * T * 4 * 256)
+    assert rows["fig11"]["steps"] == steps
+    assert rows["fig11"]["flops"] == pytest.approx(operations, rel=1e-6)
+    assert rows["fig11"]["gpu_hours"] == pytest.approx(steps * 3e-3 / 3600, rel=1e-6)
+    assert main(["figures", "--cost", "--profile", "quick"]) == 0
+    assert "NVIDIA A100" in " ".join(capsys.readouterr().out.split())

@@ -88,6 +88,7 @@ def test_a_store_is_shown_with_its_law(tmp_path):
     assert [round(x[1], 3) for x in law["terms"]] == [1.0, 0.5]
     assert (law["n"], law["censored"]) == (36, 4)
     assert law["measured"] == pytest.approx(law["said"], rel=1e-3)
+    assert data["thresholds"] == dict.fromkeys((row[0] for row in data["rows"]), 0.1)
     assert not re.search(r"""<(script|link|img|iframe)[^>]+(src|href)\s*=\s*["'](?!data:)""", html)
     (law,) = the_data(write_report(store, tmp_path / "r.html", "d*T").read_text())["laws"]
     assert law["formula"] == "d*T"
@@ -125,6 +126,13 @@ def test_attention_is_kept_as_bytes(tmp_path):
     for step in (0, 60):
         directory.write_maps(table.assign(step=step))
     (found,) = runs_of(store).attention
+    assert runs_of(store).unseen == ""
     assert (found["steps"], found["size"], len(found["heads"])) == ([0, 60], 5, 2)
     values = np.frombuffer(base64.b64decode(found["data"]), dtype=np.uint8).reshape(2, 2, 5, 5)
     assert values[1] / 255 == pytest.approx(weights, abs=0.003)
+
+
+def test_five_hundred_runs_stay_small(tmp_path):
+    report = write_report(a_store(tmp_path / "runs", 500, rows=300), tmp_path / "r.html")
+    assert report.stat().st_size < 15e6
+    assert "thinned" in report.read_text()

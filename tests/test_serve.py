@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import numpy as np
+import pandas as pd
 import pytest
 from starlette.testclient import TestClient
 
@@ -13,8 +15,12 @@ from dashboards import Server
 from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
+from unstuck.report.page import write_report
 from unstuck.runs.store import RunDirectory
 from unstuck.serve.app import make_app
+from unstuck.theory import Flow, linearised
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -47,6 +53,14 @@ def test_theory_says_what_predict_says(client, capsys, words):
     assert main([*found["command"].split()[1:], "--json"]) == 0
     assert found["plateau"] == json.loads(capsys.readouterr().out)["plateau"]
     assert len(found["t"]) == len(found["flows"]["exact"]["loss"]) == len(found["linearised"])
+    setting = {"T": 512, "d": 64, "B": 1, "p": 0.0} | {k: v for k, v in words.items() if k != "flow"}
+    for kind in ("exact", "reduced"):
+        flow = Flow(**setting, kind=kind)
+        path = flow.trajectory(times=np.array(found["t"]))
+        for name, values in (("loss", path.test_loss), ("w", path.w), ("alpha", path.alpha)):
+            assert found["flows"][kind][name] == pytest.approx(values, rel=1e-3, abs=3e-3)
+    early = linearised(Flow(**setting, kind=words.get("flow", "exact")), np.array(found["t"][:40])).loss
+    assert found["linearised"][:40] == pytest.approx(early, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +95,24 @@ def test_runs_curves_and_laws(client, store):
     assert [round(x[1], 3) for x in law["terms"]] == [1.0, 0.5]
     assert law["prediction"]["plateau"] == pytest.approx(3 * 64 * 8, rel=1e-2)
     assert law["prediction"]["beyond"]
+    inside = client.get("/api/law", params={"formula": "d + T", "d": 8, "T": 16}).json()
+    assert not inside["prediction"]["beyond"]
+    missing = client.get("/api/law", params={"formula": "d + T", "d": 8})
+    assert "each of d, T" in missing.json()["error"]
+
+
+def test_forecasts_of_runs_under_way(client, store):
+    """The committed example of a stuck run, as one that is running: a sentence, and a band that narrows."""
+    directory = RunDirectory(store / ("0" * 16))
+    directory.write_curve(pd.read_csv(ROOT / "examples" / "stuck-watched.csv"))
+    directory.write_status({"state": "running", "step": 873})
+    with directory.lock():
+        (running,) = client.get("/api/runs").json()["running"]
+    assert running["step"] == 873
+    assert "leaves the plateau at about step 1,698" in running["forecast"]
+    band = client.get("/api/curve", params={"run": "0" * 16}).json()["band"]
+    assert len(band) > 3
+    assert band[-1][3] / band[-1][2] < band[0][3] / band[0][2]
 
 
 def test_what_changes_is_seen_and_nothing_is_written(client, store):
@@ -98,12 +130,60 @@ def test_a_link_out_of_the_directory_leads_nowhere(client, store, tmp_path):
     (store / "link").symlink_to(elsewhere / ("0" * 16))
     assert client.get("/api/curve?run=link").status_code == 400
     assert "link" not in {row[0] for row in client.get("/api/runs").json()["rows"]}
+    run = store / ("0" * 16)
+    for name in ("curve.parquet", "spec.yaml", "status.json"):
+        (run / name).unlink()
+        (run / name).symlink_to(elsewhere / ("0" * 16) / name)
+    assert client.get("/api/curve?run=" + "0" * 16).json()["curve"] == {}
+    assert "0" * 16 not in {row[0] for row in client.get("/api/runs").json()["rows"]}
+
+
+def test_a_spec_cannot_give_a_run_another_name(client, store):
+    directory = RunDirectory(store / ("0" * 16))
+    spec = directory.spec()
+    spec["task"]["run_id"] = "../elsewhere"
+    (directory.path / "spec.yaml").write_text(json.dumps(spec))
+    assert "0" * 16 in {row[0] for row in client.get("/api/runs").json()["rows"]}
+
+
+@pytest.mark.filterwarnings("ignore::unstuck.runs.store.Damaged")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("status.json", b'{"state": "running", "step": null}'),
+        ("status.json", b'{"state": "running", "step": "abc"}'),
+        ("status.json", b'{"state": "running", "step": 1e400}'),
+        ("status.json", b'{"state": "finished", "step": 1, "result": {"status": "emerged", "plateau_steps": []}}'),
+        ("spec.yaml", b"task: {name: x, d: 1" + b"0" * 400 + b"}\nmodel: {}\noptim: {}\ntrain: {}"),
+        ("spec.yaml", b"task: {name: x}\nmodel: {}\noptim: {}\ntrain: {}\n2020-01-01: {name: x}"),
+        ("spec.yaml", b"\xff\xfe"),
+        ("curve.parquet", b"PAR1"),
+        ("curve.parquet", pd.DataFrame({"test_loss": [1.0]})),
+        ("curve.parquet", pd.DataFrame({"step": ["a", "b"], "test_loss": ["x", None], "attn_0_0": ["y", "z"]})),
+        ("maps.parquet", pd.DataFrame({"step": [0]})),
+        ("maps.parquet", pd.DataFrame({c: [-1.5] for c in ("step", "layer", "head", "row", "column", "weight")})),
+    ],
+)
+def test_a_damaged_run_leaves_the_others_to_be_seen(client, store, tmp_path, name, content):
+    path = store / ("0" * 16) / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content.to_parquet(path)
+    assert len(client.get("/api/runs").json()["rows"]) >= 11
+    for api in ("curve", "attention"):
+        assert client.get(f"/api/{api}?run=" + "0" * 16).status_code == 200
+    assert client.get("/api/law?formula=d%2BT").status_code == 200
+    assert write_report(store, tmp_path / "r.html").stat().st_size > 1_000_000
 
 
 def test_another_host_needs_the_token(store):
     client = TestClient(make_app(store, host="0.0.0.0", token="secret"), base_url="http://10.0.0.7")
     assert client.get("/").status_code == 403
     assert client.get("/api/runs?token=guess").status_code == 403
+    given = client.get("/?token=secret", follow_redirects=False).headers["set-cookie"].lower()
+    assert "httponly" in given
+    assert "samesite=lax" in given
     assert client.get("/?token=secret").status_code == 200  # and keeps it in a cookie
     assert client.get("/api/runs").status_code == 200
 
@@ -117,7 +197,10 @@ def test_names_are_data(client, tmp_path):
     evil = "<script>alert(1)</script>"
     there = TestClient(make_app(a_store(tmp_path / "evil", 4, name=evil)), base_url="http://127.0.0.1")
     answer = there.get("/api/runs")
+    assert evil in answer.json()["rows"][0] or "task" not in answer.json()["columns"]
     assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 

@@ -55,6 +55,15 @@ def forecast(
 
     with named_options({"level", "signal"}), warnings_as_sentences():
         curve = read_curve(source)
+        ended = _emerged(source)
+        if ended is not None:
+            if as_json:
+                print(
+                    json.dumps({"step": int(curve["step"].iloc[-1]), "plateau": ended, "sign": True, "emerged": True})
+                )
+            else:
+                print(f"emerged at step {ended:,.0f}: there is nothing left to forecast")
+            return
         if not available(curve) and (loss := _loss_column(curve)) is not None:
             _loss_alone(curve, loss, as_json)
             return
@@ -66,6 +75,14 @@ def forecast(
     print(found)
     if prior is not None:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
+
+
+def _emerged(source: Path) -> float | None:
+    """When a run of ours left its plateau, if it has."""
+    from unstuck.runs.store import RunDirectory
+
+    row = RunDirectory(source).row() if source.is_dir() else None
+    return None if row is None or row["status"] != "emerged" else row["plateau_steps"]
 
 
 def _loss_column(curve: Any) -> str | None:

@@ -1,5 +1,7 @@
 """`unstuck serve`: the dashboard."""
 
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -38,8 +40,15 @@ def serve(
 
     token = None if host in LOOPBACK else new_token()
     application = make_app(directory, host=host, token=token)
-    server = uvicorn.Server(uvicorn.Config(application, host=host, port=port, log_level="warning", access_log=False))
-    sockets = [server.config.bind_socket()] if port == 0 else None
-    where = f"http://{host}:{sockets[0].getsockname()[1] if sockets else port}/"
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as e:
+        raise Impossible(f"{host} port {port} cannot be had ({e.strerror}); --port 0 takes a free one") from e
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
+    where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")
-    server.run(sockets=sockets)
+    server = uvicorn.Server(uvicorn.Config(application, log_level="warning", access_log=False))
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])

@@ -5,11 +5,13 @@ that dies costs the steps since the last checkpoint: Ray gives its task to anoth
 """
 
 import logging
+import os
 import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ def run_on_ray(
     if not todo:
         return out
     check_importable(todo)
+    _check_room(ray, todo)
     store.path.mkdir(parents=True, exist_ok=True)
     mark = store.path / f".seen-{secrets.token_hex(8)}"
     mark.touch()
@@ -52,9 +55,11 @@ def run_on_ray(
     try:
         for i, unit in enumerate(todo):
             wanted = task.options(**_resources(unit))
-            running[wanted.remote([portable(s) for s in unit], str(store.path), str(mark), checkpoint_seconds)] = i
+            given = [portable(s) for s in unit]
+            job = wanted.remote(given, str(store.path.resolve()), str(mark.resolve()), checkpoint_seconds, os.getcwd())
+            running[job] = i
         while running:
-            finished, _ = ray.wait(list(running), timeout=LOOK)
+            finished, _ = ray.wait(list(running), num_returns=len(running), timeout=LOOK)
             for job in finished:
                 i = running.pop(job)
                 done += cost[i]
@@ -104,6 +109,20 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
+def _check_room(ray: Any, todo: Sequence[Unit]) -> None:
+    """Is there a node that has what each task asks for? Ray itself would wait for one, without a word."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for unit in todo:
+        needs = _resources(unit)
+        cpus, gpus = needs["num_cpus"], needs.get("num_gpus", 0)
+        if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
+            most = max((node.get("CPU", 0) for node in nodes), default=0)
+            raise Impossible(
+                f"run {unit[0].run_id} asks for {cpus:g} CPUs and {gpus:g} GPUs, and no node of the cluster has them "
+                f"(the largest has {most:g} CPUs); train.threads and train.gpu say what a run asks for"
+            )
+
+
 def _resources(unit: Unit) -> dict[str, float]:
     """What the most demanding run of a unit needs."""
     needs: dict[str, float] = {"num_cpus": max(spec.train.threads for spec in unit)}
@@ -113,12 +132,14 @@ def _resources(unit: Unit) -> dict[str, float]:
 
 
 def _on_a_node(
-    unit: list[RunSpec | dict[str, Any]], path: str, mark: str, checkpoint_seconds: float
+    unit: list[RunSpec | dict[str, Any]], path: str, mark: str, checkpoint_seconds: float, here: str
 ) -> list[dict[str, Any]]:
     from .memory import keep_freed_memory
 
     if not Path(mark).exists():
         raise Impossible(f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share")
+    with suppress(OSError):  # a task of one's own is named by its file, as seen from where the sweep was started
+        os.chdir(here)
     keep_freed_memory()
     begun = time.monotonic()
     while True:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast, Forecaster
+from unstuck.runs.store import RunDirectory
 
 from .record import attention_maps
 
@@ -94,10 +95,15 @@ class Watch:
 
     def save(self, directory: str | Path) -> Path:
         """Write the curve where `unstuck forecast`, `report` and plots find it."""
-        path = Path(directory)
-        path.mkdir(parents=True, exist_ok=True)
-        self.curve.to_parquet(path / "curve.parquet")
-        return path
+        run = RunDirectory(Path(directory))
+        run.path.mkdir(parents=True, exist_ok=True)
+        curve = self.curve
+        if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
+            curve = curve.assign(train_loss=curve["loss"])
+        run.write_curve(curve)
+        last = int(curve["step"].iloc[-1]) if len(curve) else 0
+        run.write_watched(type(self.model).__name__, last)
+        return run.path
 
 
 def _number(value: Any) -> float:

@@ -17,6 +17,7 @@ from torch import Tensor
 from unstuck.errors import Impossible
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
+from unstuck.runs.cost import GPU_STEP
 from unstuck.watch import Watch
 
 SIZES = {
@@ -33,7 +34,10 @@ COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
 def plan(profile: Profile) -> list[Job]:
     size = SIZES[profile]
     step = 0.02 if profile == "quick" else 0.25
-    return [Job("GPT-2 run", len(COLOURS), len(COLOURS) * size["steps"] * step, len(COLOURS) * size["steps"])]
+    steps = len(COLOURS) * size["steps"]
+    weights = 12 * size["layers"] * size["width"] ** 2 + 256 * size["width"]
+    flops = 6.0 * steps * BATCH * size["context"] * weights
+    return [Job("GPT-2 run", len(COLOURS), steps * step, steps, flops, steps * GPU_STEP / 3600)]
 
 
 def text() -> Tensor:

@@ -129,7 +129,7 @@ def test_the_command_predicts_compares_and_warns(tmp_path, capsys):
     answer = json.loads(out)
     assert answer["used"] == answer["censored"] == 18
     assert answer["predictions"][0]["beyond"] == "T"
-    assert "T lies beyond the runs of this law" in err
+    assert "beyond the runs of the law (in T)" in err
     assert [law["formula"] for law in answer["laws"]] == ["d + T", "T"]
     assert main(words) == 0
     out, _ = capsys.readouterr()

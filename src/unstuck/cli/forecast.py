@@ -129,5 +129,5 @@ def _opinion(source: Path, store: Path, formula: str) -> tuple[float, float]:
     fitted = fit_power_law(table, formula, offset="fit")
     said = fitted.predict_interval(mine, level=0.6827).iloc[0]
     if said["beyond"]:
-        say(f"warning: {said['beyond']} lies beyond the runs of this law.")
+        say(f"warning: this size lies beyond the runs of the law (in {said['beyond']}).")
     return float(said["plateau"]), float(math.log(said["high"] / said["low"]) / 2)

@@ -166,7 +166,10 @@ def fit(
         )
     for found in predictions:
         if found["beyond"]:
-            say(f"warning: {found['beyond']} lies beyond the runs of this law; the interval takes it to hold there.")
+            say(
+                f"warning: this size lies beyond the runs of the law (in {found['beyond']}); the interval takes it "
+                "to hold there."
+            )
     if as_json:
         answer = law.as_json()
         if predictions:

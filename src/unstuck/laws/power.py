@@ -80,7 +80,7 @@ class PowerLaw:
         plateau, low, high = (np.exp(x) + self.offset for x in self.likely.predicted(rows, level))
         seen = self.data.X[:, 1:]
         outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
-        beyond = [" ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
+        beyond = [", ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
         return pd.DataFrame({"plateau": plateau, "low": low, "high": high, "beyond": beyond})
 
     def __str__(self) -> str:

@@ -163,7 +163,7 @@ async function fit() {
   }
   drawLaw(found);
   const said = found.prediction;
-  by("prediction").textContent = said ? `plateau of that size: ${steps(said.plateau)} steps (${steps(said.low)} to ${steps(said.high)} with 90%)` + (said.beyond ? `; ${said.beyond} lies beyond these runs` : "") : "";
+  by("prediction").textContent = said ? `plateau of that size: ${steps(said.plateau)} steps (${steps(said.low)} to ${steps(said.high)} with 90%)` + (said.beyond ? `; beyond these runs in ${said.beyond}` : "") : "";
 }
 
 // -- tabs, named in the address

@@ -6,7 +6,7 @@ import time
 
 import uvicorn
 
-from unstuck.serve.app import make_app
+from unstuck.serve.app import KEEP, make_app
 
 
 class Server:
@@ -16,7 +16,7 @@ class Server:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        self.server = uvicorn.Server(uvicorn.Config(make_app(directory), log_level="warning"))
+        self.server = uvicorn.Server(uvicorn.Config(make_app(directory), log_level="warning", timeout_keep_alive=KEEP))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
 
     def __enter__(self):

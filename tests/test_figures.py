@@ -13,7 +13,9 @@ from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, f
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 
 TRAINED = [name for name in available() if is_trained(load(name))]
-QUICK = [name for name in available() if name not in ("fig9", "exact-flow", *TRAINED)]
+QUICK = [
+    name for name in available() if name not in ("fig9", "exact-flow", "forecast", *TRAINED)
+]  # which need runs, or time
 
 
 def quiet(done, of):

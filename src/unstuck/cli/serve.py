@@ -34,7 +34,7 @@ def serve(
     try:
         import uvicorn
 
-        from unstuck.serve.app import LOOPBACK, make_app, new_token
+        from unstuck.serve.app import KEEP, LOOPBACK, make_app, new_token
     except ImportError as e:
         raise Impossible("the dashboard is not installed; pip install 'unstuck[app]' brings it") from e
 
@@ -49,6 +49,7 @@ def serve(
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
     where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")
-    server = uvicorn.Server(uvicorn.Config(application, log_level="warning", access_log=False))
+    config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_keep_alive=KEEP)
+    server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listening])

@@ -8,6 +8,7 @@ import hmac
 import json
 import re
 import secrets
+import threading
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "unstuck_token"
+KEEP = 75  # seconds that an idle connection is kept: longer than clients under load take between two requests
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -57,7 +59,9 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
         "/api/attention": lambda r: reader.attention(_word(r, "run")),
         "/api/law": lambda r: reader.law(_word(r, "formula"), r.query_params.getlist("where"), _sizes(r)),
     }
-    routes = [Route(path, _json(answer)) for path, answer in answers.items()]
+    # One answer at a time: SciPy and the flow silence warnings for the whole process while they compute.
+    lock = threading.Lock()
+    routes = [Route(path, _json(answer, lock)) for path, answer in answers.items()]
     routes += [
         Route("/", _file(STATIC / "app.html", "text/html")),
         Route("/app.js", _file(STATIC / "app.js", "text/javascript")),
@@ -90,10 +94,14 @@ def _refusal(request: Request, token: str | None) -> Response | None:
     return PlainTextResponse("This dashboard needs its token: open the address that `unstuck serve` printed.", 403)
 
 
-def _json(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _json(answer: Answer, lock: threading.Lock) -> Callable[[Request], Awaitable[Response]]:
+    def text(request: Request) -> str:
+        with lock:
+            return json.dumps(answer(request), allow_nan=False)
+
     async def respond(request: Request) -> Response:
         try:
-            found = json.dumps(await run_in_threadpool(answer, request), allow_nan=False)
+            found = await run_in_threadpool(text, request)
         except BadInput as e:
             return JSONResponse({"error": str(e)}, 400)
         except Exception as e:  # a run's files may hold anything; the page says so, and the server goes on

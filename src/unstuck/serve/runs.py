@@ -2,7 +2,6 @@
 
 import math
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,6 @@ class Reader:
         store = directory / "store"  # as in what `unstuck reproduce --out DIR` wrote
         self.root = (store if store.is_dir() else directory).resolve()
         self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
-        # One fit at a time: SciPy silences warnings for the whole process while it fits.
-        self._fitting = threading.Lock()
         self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by what was asked of which runs
 
     def table(self) -> dict[str, Any]:
@@ -84,10 +81,9 @@ class Reader:
             )
         table = where_rows(table, [c for c in conditions if c])
         asked = f"{formula} {sorted(sizes.items())} {pd.util.hash_pandas_object(table.astype(str)).sum()}"
-        with self._fitting:
-            if asked not in self._fitted:
-                self._fitted = {asked: self._law(table, formula, sizes)}
-            return self._fitted[asked]
+        if asked not in self._fitted:
+            self._fitted = {asked: self._law(table, formula, sizes)}
+        return self._fitted[asked]
 
     def _law(self, table: pd.DataFrame, formula: str, sizes: dict[str, float]) -> dict[str, Any]:
         try:

@@ -62,13 +62,11 @@ def reproduce(
       unstuck reproduce fig3-left --profile cpu --dry-run
     """
     from unstuck.papers.catalogue import available, entries
-    from unstuck.papers.figure import PROFILES, is_trained, load, overall, plan
+    from unstuck.papers.figure import is_trained, load, overall, plan
     from unstuck.papers.reproduce import reproduce as run
     from unstuck.papers.reproduce import reproduce_all
 
-    if profile not in PROFILES:
-        raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
-    chosen: Profile = profile
+    chosen = _profile(profile)
     if not isinstance(workers, int) or not 0 <= workers <= 1024:
         raise BadInput("--workers", workers, "a whole number from 0 to 1024")
     processes = workers or os.cpu_count() or 1
@@ -114,6 +112,14 @@ def reproduce(
     explain_figures(results, out)
 
 
+def _profile(word: str) -> "Profile":
+    from unstuck.papers.figure import PROFILES
+
+    if word not in PROFILES:
+        raise BadInput("--profile", word, "one of " + ", ".join(PROFILES) + nearest(word, PROFILES))
+    return word
+
+
 def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
     rows = [
         {"figure": name, "what": job.what, "count": job.count, "steps": job.steps, "hours": job.seconds / 3600}
@@ -153,10 +159,9 @@ def figures(
     from unstuck.papers.catalogue import entries, is_available
     from unstuck.papers.figure import PROFILES, load, plan
 
-    if profile not in PROFILES:
-        raise BadInput("--profile", profile, "one of " + ", ".join(PROFILES) + nearest(profile, PROFILES))
+    chosen = _profile(profile)
     if cost:
-        _print_costs(profile, as_json)
+        _print_costs(chosen, as_json)
         return
     rows = []
     for entry in entries().values():

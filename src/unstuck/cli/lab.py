@@ -19,10 +19,9 @@ Overrides = Annotated[
 
 def _shipped(incomplete: str) -> list[str]:
     """For the shell's completion."""
-    from importlib.resources import files
+    from unstuck.spec.load import shipped
 
-    names = sorted(p.name.removesuffix(".yaml") for p in files("unstuck.specs").iterdir() if p.name.endswith(".yaml"))
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in shipped() if name.startswith(incomplete)]
 
 
 Spec = Annotated[
@@ -148,8 +147,7 @@ def sweep(
         if ray is not None:
             from unstuck.runs.on_ray import run_on_ray
 
-            where = Store(out.resolve())  # as the nodes see it
-            done = run_on_ray(specs, where, address=ray, checkpoint_seconds=checkpoint, progress=progress)
+            done = run_on_ray(specs, Store(out), address=ray, checkpoint_seconds=checkpoint, progress=progress)
         else:
             many = workers or os.cpu_count() or 1
             done = run_sweep(specs, Store(out), workers=many, checkpoint_seconds=checkpoint, progress=progress)

@@ -146,7 +146,7 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
     all runs."""
     if formula is not None:
         try:
-            return [_law(table, formula, "all runs")]
+            return [law_of(table, formula, "all runs")]
         except ValueError as e:
             raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
     budget = {f.name for f in dataclasses.fields(TrainSpec)} - {"batch", "threads", "device"}
@@ -164,21 +164,22 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
         settings = [f"{c} = {part[c].iloc[0]}" for c in told if not pd.isna(part[c].iloc[0])]
         name += f" ({', '.join(settings)})" if settings else ""
         try:
-            found.append(_law(part, chosen, name))
+            found.append(law_of(part, chosen, name))
         except ValueError:
             continue
     return found
 
 
-def _law(table: pd.DataFrame, formula: str, name: str) -> dict[str, Any]:
-    law = fit_power_law(table, formula)
+def law_of(table: pd.DataFrame, formula: str, name: str, law: PowerLaw | None = None) -> dict[str, Any]:
+    """A law, its terms and what it says of each run that emerged."""
+    law = law or fit_power_law(table, formula)
     emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]
     return {
         "name": name,
         "formula": formula,
         "text": str(law),
         "terms": _terms(law),
-        "r2": law.r2,
+        "r2": plain(law.r2),
         "n": law.n,
         "censored": law.censored,
         "run_id": [str(x) for x in emerged["run_id"]],

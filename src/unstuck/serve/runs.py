@@ -11,7 +11,7 @@ from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import where as where_rows
-from unstuck.report.runs import attention_of, curve_of, plain, table_of
+from unstuck.report.runs import attention_of, curve_of, law_of, plain, table_of
 from unstuck.runs.store import RunDirectory, Store
 
 POINTS = 300  # of a curve
@@ -88,17 +88,7 @@ class Reader:
     def _law(self, table: pd.DataFrame, formula: str, sizes: dict[str, float]) -> dict[str, Any]:
         try:
             law = fit_power_law(table, formula)
-            emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]
-            answer = {
-                "text": str(law),
-                "terms": [[term, x, *law.intervals[term]] for term, x in law.exponents.items()],
-                "r2": plain(law.r2),
-                "n": law.n,
-                "censored": law.censored,
-                "run_id": [str(x) for x in emerged["run_id"]],
-                "measured": [plain(float(x)) for x in emerged["plateau_steps"]],
-                "said": [plain(float(x)) for x in law.predict(emerged)],
-            }
+            answer = law_of(table, formula, "these runs", law)
             if sizes:
                 needed = list(dict.fromkeys(c for term in law.terms for c in term.columns))
                 if not set(needed) <= set(sizes):

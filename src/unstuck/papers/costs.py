@@ -1,11 +1,12 @@
 """What the figures cost: runs, steps, floating-point operations, hours on one core and on a GPU."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from unstuck.runs.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, Cost, predicted_cost
 
 from .catalogue import available
-from .figure import Profile, is_trained, load, plan
+from .figure import Job, Profile, is_trained, load, plan
 
 
 def figure_costs(profile: Profile) -> list[dict[str, Any]]:
@@ -15,31 +16,24 @@ def figure_costs(profile: Profile) -> list[dict[str, Any]]:
     for name in available():
         figure = load(name)
         jobs = plan(figure, profile)
-        rows.append(
-            {
-                "figure": name,
-                "runs": sum(job.count for job in jobs),
-                "steps": sum(job.steps for job in jobs),
-                "flops": sum(job.flops for job in jobs),
-                "cpu_hours": sum(job.seconds for job in jobs) / 3600,
-                "gpu_hours": sum(job.gpu_hours for job in jobs),
-            }
-        )
-        if is_trained(figure):
-            for run in figure.runs(profile):  # type: ignore[attr-defined]
-                cost = predicted_cost(run.spec)
-                known = seen.get(run.spec.run_id)
-                if known is None or known.steps < cost.steps:
-                    seen[run.spec.run_id] = cost
-    once = {
-        "figure": "all trained runs, each once",
-        "runs": len(seen),
-        "steps": sum(c.steps for c in seen.values()),
-        "flops": sum(c.flops for c in seen.values()),
-        "cpu_hours": sum(c.seconds for c in seen.values()) / 3600,
-        "gpu_hours": sum(c.gpu_hours for c in seen.values()),
+        rows.append(_row(name, sum(job.count for job in jobs), jobs))
+        for run in figure.runs(profile) if is_trained(figure) else ():  # type: ignore[attr-defined]
+            cost = predicted_cost(run.spec)
+            known = seen.get(run.spec.run_id)
+            if known is None or known.steps < cost.steps:
+                seen[run.spec.run_id] = cost
+    return [*rows, _row("all trained runs, each once", len(seen), list(seen.values()))]
+
+
+def _row(figure: str, runs: int, parts: Sequence[Job | Cost]) -> dict[str, Any]:
+    return {
+        "figure": figure,
+        "runs": runs,
+        "steps": sum(part.steps for part in parts),
+        "flops": sum(part.flops for part in parts),
+        "cpu_hours": sum(part.seconds for part in parts) / 3600,
+        "gpu_hours": sum(part.gpu_hours for part in parts),
     }
-    return [*rows, once]
 
 
 def assumptions() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 (a) runs of some 20 seconds; (b) 10, 100 and 1,000 tiny runs, of two steps each, where nothing but overhead is left.
 Both begin with new workers, which import PyTorch, as a user's sweep does: Ray is started anew before each of its
-sweeps, and before the clock is. `--quick` leaves out the 1,000.
+sweeps, and before the clock is. `--quick` leaves out the 1,000; `--csv FILE` keeps the numbers (results/scale.csv).
 """
 
 import logging
@@ -12,6 +12,9 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
+
+from unstuck.papers.provenance import provenance
 from unstuck.runs.store import Store
 from unstuck.runs.sweep import expand, run_sweep
 from unstuck.spec.run import RunSpec
@@ -75,6 +78,7 @@ def main() -> int:
             end="",
         )
         print(f"ratio {ratio:.2f} (aim: at most {AIM:.2f})")
+        rows = [(f"{len(specs)} runs of {each:.0f} s", *seconds.values())]
         for count in counts:
             took = {how: timed(how, tiny(count), folder) for how in ("local", "ray")}
             per_run = {how: 1e3 * s / count for how, s in took.items()}
@@ -82,6 +86,14 @@ def main() -> int:
                 f"(b) {count:>5} tiny runs: local {took['local']:6.1f} s ({per_run['local']:.0f} ms a run), "
                 f"Ray {took['ray']:6.1f} s ({per_run['ray']:.0f} ms a run), ratio {took['ray'] / took['local']:.2f}"
             )
+            rows.append((f"{count:,} tiny runs", *took.values()))
+    if "--csv" in sys.argv:
+        made = provenance()
+        table = pd.DataFrame(rows, columns=["sweep", "local_seconds", "ray_seconds"])
+        table = table.assign(
+            ratio=table["ray_seconds"] / table["local_seconds"], commit=made["commit"], date=made["date"]
+        )
+        table.to_csv(sys.argv[sys.argv.index("--csv") + 1], index=False, float_format="%.4g")
     return 0 if ratio <= AIM else 1
 
 

@@ -2,11 +2,11 @@
 
 import socket
 import threading
-import time
 
 import uvicorn
 
 from unstuck.serve.app import KEEP, make_app
+from waiting import eventually
 
 
 class Server:
@@ -21,9 +21,7 @@ class Server:
 
     def __enter__(self):
         self.thread.start()
-        until = time.monotonic() + 30
-        while not self.server.started and time.monotonic() < until:
-            time.sleep(0.01)
+        assert eventually(lambda: self.server.started)
         return self.address
 
     def __exit__(self, *_):

@@ -20,6 +20,7 @@ from unstuck.forecast.sources import read_curve
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
+from waiting import eventually
 
 STORE = Path(__file__).parents[1] / "results" / "store"
 
@@ -166,6 +167,7 @@ def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, monkeypatch):
         run.log({k: v for k, v in row.items() if k != "step"}, step=int(row["step"]))
     run.finish()
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert eventually(lambda: file.stat().st_size > 7 and len(read_curve(file)) == len(curve))  # W&B writes it late
     for source in (tmp_path / "c.csv", tmp_path / "tb", file):
         found = read_curve(source)
         assert found["step"].tolist() == curve["step"].tolist()

@@ -55,6 +55,12 @@ _ENTRIES = [
     Entry("fit-censored", "laws from runs of which some did not emerge", "simulated sweeps", ours=True),
     Entry("fit-halves", "a law of small sizes, tested on large ones", _LAB, ours=True),
     Entry("forecast", "the plateau's end, forecast while the loss is flat", _LAB, ours=True),
+    Entry(
+        "schedule",
+        "repeat only while stuck: an adaptive schedule against fixed repetition",
+        f"{_LAB} and recall",
+        ours=True,
+    ),
     Entry("gpt2-induction", "a small GPT-2 watched: induction heads form", "the package transformers", ours=True),
     Entry("fig13-split", "Transformer: heads that share the width", _LAB, ours=True),
     Entry("fig14", "Transformer: position and relevance feature", _LAB),

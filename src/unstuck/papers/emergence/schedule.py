@@ -1,0 +1,222 @@
+"""schedule: repeat data only while the learner is stuck (DiversitySchedule), against fixed repetition and none.
+
+Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). Nobody tells the schedule which
+repetition is best: it notices the plateau, repeats, notices the transition, and lets go. The paper's discussion
+proposes such a schedule; it has no figure of it. Dots are seeds; an open triangle is a run that had not got there when
+it was stopped. Shaded: steps at which the schedule of the first seed repeats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, curves, finished, grid
+from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
+
+SEEDS = [0, 1, 2]
+COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task that is learnt without repetition, with a fixed one of several strengths, and with the schedule."""
+
+    source: str
+    sizes: dict[str, Any]
+    key: str  # what is repeated: p or B
+    fixed: Sequence[float]  # weakest first, the last one too strong
+    max_steps: int
+    tier: int = 3
+    after: int = 500
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}, " + ", ".join(f"{k.removeprefix('task.')} = {v}" for k, v in self.sizes.items())
+
+    @property
+    def none(self) -> float:
+        return 0.0 if self.key == "p" else 1.0
+
+    @property
+    def measure(self) -> str:
+        return "clean_loss" if self.source == "regression" else "clean_accuracy"
+
+    def runs(self, seeds: Sequence[int]) -> dict[str, list[TieredRun]]:
+        """The runs by the way they are trained."""
+        thresholds = [0.4, 0.1] if self.source == "regression" else UNTIL_90
+        base = {**self.more, **self.sizes, "train.thresholds": thresholds}
+        base |= {"train.max_steps": self.max_steps, "train.after": self.after}
+        found = {
+            "none" if value == self.none else f"{self.key} = {value:g}": grid(
+                self.source, self.tier, seeds, {**base, f"task.{self.key}": value}
+            )
+            for value in (self.none, *self.fixed)
+        }
+        adaptive = {**base, "schedule.name": "adaptive", "schedule.key": self.key}
+        return {**found, "schedule": grid(self.source, self.tier, seeds, adaptive)}
+
+
+CASES: dict[Profile, list[Case]] = {
+    "quick": [
+        Case("regression", {"task.T": 8, "task.d": 8}, "p", [0.2], 300, after=0),
+        Case("recall", {"task.tokens": 12, "task.pairs": 3}, "B", [2], 200, after=0, more=SMALL),
+    ],
+    "cpu": [
+        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 8000, tier=2),
+        Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000),
+        Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
+    ],
+    "paper": [
+        Case("regression", {"task.T": 256, "task.d": 128}, "p", [0.1, 0.2, 0.4, 0.8], 100_000),
+        Case("recall", {"task.tokens": 256, "task.pairs": 32}, "B", [1.5, 2, 4, 8], 300_000, after=5000),
+    ],
+}
+
+
+def runs(profile: Profile) -> list[TieredRun]:
+    seeds = [0] if profile == "quick" else SEEDS
+    return [run for case in CASES[profile] for way in case.runs(seeds).values() for run in way]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    """The curves of all runs: the measure on clean data, and how much was repeated."""
+    parts = []
+    for case in CASES[profile]:
+        for way, mine in case.runs([0] if profile == "quick" else SEEDS).items():
+            table = curves(mine, store)
+            if table.empty:
+                continue
+            done = finished(mine, store).set_index("run_id")
+            repetition = table.get("repetition", 0.0)
+            parts.append(
+                pd.DataFrame(
+                    {
+                        **{"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]},
+                        "step": table["step"],
+                        "value": table[case.measure].round(5),
+                        "repetition": repetition,
+                        "learnt": table["run_id"].map(done["plateau_steps"]),
+                        "run_id": table["run_id"],
+                    }
+                )
+            )
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run: steps until it has learnt (infinite: not), its last step, the measure at its end."""
+    rows = []
+    for keys, run in table.groupby(["case", "measure", "way", "seed"], sort=False):
+        learnt = run["learnt"].iloc[0]
+        row = dict(zip(("case", "measure", "way", "seed"), keys, strict=True))
+        row |= {"steps": np.inf if np.isnan(learnt) else learnt, "last": run["step"].max()}
+        rows.append({**row, "final": run["value"].iloc[-1]})
+    return pd.DataFrame(rows)
+
+
+def roles(found: pd.DataFrame) -> dict[str, str]:
+    """Which way is the best fixed repetition (by its slowest seed, then the mean), and which the strongest."""
+    fixed = [way for way in found["way"].unique() if way not in ("none", "schedule")]
+    best = min(fixed, key=lambda way: _rank(found.loc[found["way"] == way, "steps"]), default="")
+    names = dict.fromkeys(fixed, "fixed") | dict.fromkeys(fixed[-1:], "strongest fixed")
+    return {"none": "none", **names, best: "best fixed", "schedule": "schedule"}
+
+
+def _rank(steps: pd.Series) -> tuple[float, float]:
+    return float(np.isinf(steps).sum()), float(steps.replace(np.inf, np.nan).mean())
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    cases = list(table["case"].unique())
+    picture = Figure(figsize=(4.4 * len(cases), 6.0), layout="constrained")
+    axes = picture.subplots(2, len(cases), squeeze=False)
+    found = summary(table)
+    for column, case in enumerate(cases):
+        mine, rows = table[table["case"] == case], found[found["case"] == case]
+        _curves(axes[0, column], mine, roles(rows))
+        axes[0, column].set_title(case)
+        _steps(axes[1, column], rows, roles(rows))
+    return picture
+
+
+def _curves(ax: Axes, table: pd.DataFrame, role: dict[str, str]) -> None:
+    """The first seed of none, the best and the strongest fixed repetition, and the schedule."""
+    first = table[table["seed"] == table["seed"].min()]
+    for way, run in first.groupby("way", sort=False):
+        if role[str(way)] == "fixed":
+            continue
+        ax.plot(run["step"], run["value"], color=COLOURS[role[str(way)]], lw=1.4, label=way)
+        if way == "schedule":
+            repeats = run["repetition"].to_numpy() > 0
+            ax.fill_between(
+                run["step"], 0, 1, where=repeats.tolist(), step="post", color=RED, alpha=0.12, lw=0,
+                transform=ax.get_xaxis_transform(),
+            )  # fmt: skip
+    loss = table["measure"].iloc[0] == "clean_loss"
+    ax.axhline(0.1 if loss else 0.9, color="#999999", lw=0.8, ls=":")
+    ax.set(xlabel="step", ylabel="loss on clean data" if loss else "accuracy on clean data")
+    ax.set_ylim(0, 1.2 if loss else 1.02)
+    ax.legend(loc="upper right" if loss else "lower right")
+
+
+def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
+    """Steps until learnt, a dot for each seed."""
+    ways = list(rows["way"].unique())
+    for place, way in enumerate(reversed(ways)):
+        mine, colour = rows[rows["way"] == way], COLOURS[role[way]]
+        there = np.isfinite(mine["steps"])
+        ax.plot(mine.loc[there, "steps"], [place] * there.sum(), "o", ms=6, color=colour)
+        ax.plot(mine.loc[~there, "last"], [place] * (~there).sum(), ">", ms=7, color=colour, mfc="none")
+        if there.all():
+            ax.plot([mine["steps"].mean()] * 2, [place - 0.25, place + 0.25], color=colour, lw=2)
+    ax.set_yticks(range(len(ways)), list(reversed(ways)))
+    ax.set(ylim=(-0.6, len(ways) - 0.4), xlabel="steps until learnt", xlim=(0, None))
+    ax.grid(axis="x", color="#E6E6E6", lw=0.6)
+    ax.set_axisbelow(True)
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    found = summary(table)
+    return [claim for case in found["case"].unique() for claim in _claims(case, found[found["case"] == case])]
+
+
+def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
+    steps = {way: sorted(part["steps"]) for way, part in rows.groupby("way", sort=False)}
+    last = {way: part["last"].max() for way, part in rows.groupby("way", sort=False)}
+    text = "; ".join(f"{way}: {step_list(s, last[way])}" for way, s in steps.items())
+    claims = [Claim(f"{case}: steps until learnt, each seed", text, None, None)]
+    if "none" not in steps or "schedule" not in steps:
+        return claims
+    best = next((way for way, role in roles(rows).items() if role == "best fixed"), "")
+    ours = _mean(steps["schedule"], last["schedule"])
+    over_none = f"{_mean(steps['none'], last['none']) / ours:.2f} times{_bound(steps, 'none')}"
+    if best:
+        over_none += f"; than the best fixed, {best}: {_mean(steps[best], last[best]) / ours:.2f} times"
+    claims.append(Claim(f"{case}: the schedule is faster than none", over_none, None, None))
+    final = {way: rows.loc[rows["way"] == way, "final"] for way in ("none", "schedule")}
+    kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
+    ends = " and ".join(
+        f"{way} {values.mean():.3f} ({values.min():.3f} to {values.max():.3f})" for way, values in final.items()
+    )
+    claims.append(Claim(f"{case}: clean {kind} at the end", ends, None, None))
+    return claims
+
+
+def _mean(steps: Sequence[float], last: float) -> float:
+    """Of the seeds, in logarithms; a run that has not learnt counts with the steps it had."""
+    return float(np.exp(np.mean(np.log(np.minimum(steps, last)))))
+
+
+def _bound(steps: dict[str, list[float]], way: str) -> str:
+    if np.isinf(steps["schedule"]).any():
+        return " at most, since not every seed of the schedule got there"
+    return " at least, since not every seed without got there" if np.isinf(steps[way]).any() else ""

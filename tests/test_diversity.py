@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
 from unstuck.forecast.plateau import PlateauDetector, plateau_since
+from unstuck.papers.emergence import schedule as figure
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
@@ -165,3 +168,55 @@ def test_memorising_the_repeated_is_not_taken_for_the_transition():
     assert (schedule.stage, schedule.repetition) == ("released", 0.0)
     feed([0.8] * 500)  # stuck again, on diverse data: once more, and less
     assert (schedule.stage, schedule.repetition) == ("repeating", 0.25)
+
+
+# -- the figure
+
+
+def made_up(learnt, case="regression, T = 8", measure="clean_loss"):
+    """Curves of runs that learn at these steps, by way and seed; not at all where that is None."""
+    rows = []
+    for way, steps in learnt.items():
+        for seed, at in enumerate(steps):
+            for step in np.arange(0, (at or 1000) + 101, 100.0):
+                value = 0.5 if at is None or step < at else 0.05
+                row = {"case": case, "measure": measure, "way": way, "seed": seed, "step": step, "value": value}
+                row |= {"repetition": 0.5 if way == "schedule" and 100 < step < 300 else 0.0, "run_id": f"{way}{seed}"}
+                rows.append({**row, "learnt": np.nan if at is None else at})
+    return pd.DataFrame(rows)
+
+
+def test_claims_of_the_figure_follow_from_its_table():
+    table = made_up(
+        {
+            "none": [800, 800],
+            "p = 0.1": [700, 900],
+            "p = 0.2": [600, 600],
+            "p = 0.8": [500, None],
+            "schedule": [400, 400],
+        }
+    )
+    steps, faster, end = figure.compare(table)
+    assert steps.ours == "none: 800, 800; p = 0.1: 700, 900; p = 0.2: 600, 600; p = 0.8: 500, >1100; schedule: 400, 400"
+    assert faster.ours == "2.00 times; than the best fixed, p = 0.2: 1.50 times"
+    assert end.ours == "none 0.050 (0.050 to 0.050) and schedule 0.050 (0.050 to 0.050)"
+    never = figure.compare(made_up({"none": [None], "schedule": [550]}))[1]
+    assert never.ours == "2.00 times at least, since not every seed without got there"
+    late = figure.compare(made_up({"none": [550], "schedule": [None]}))[1]
+    assert late.ours.endswith("at most, since not every seed of the schedule got there")
+    assert len(figure.draw(table).axes) == 2
+
+
+def test_the_figure_takes_its_runs_from_the_store(tmp_path, monkeypatch):
+    small = {"model.width": 16, "model.qk": 8, "train.probe_every": 5}
+    case = figure.Case("regression", {"task.T": 4, "task.d": 2}, "p", [0.2], 12, after=0, more=small)
+    monkeypatch.setitem(figure.CASES, "quick", [case])
+    assert figure.data("quick", lambda done, of: None, tmp_path).empty
+    for run in figure.runs("quick"):
+        execute(run.spec, Store(tmp_path))
+    table = figure.data("quick", lambda done, of: None, tmp_path)
+    assert list(table["way"].unique()) == ["none", "p = 0.2", "schedule"]
+    assert set(table["case"]) == {"regression, T = 4, d = 2"}
+    assert table["value"].notna().all()
+    assert (table["repetition"] == 0).all()
+    assert figure.compare(table)

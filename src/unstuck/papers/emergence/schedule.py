@@ -104,7 +104,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
                         "step": table["step"],
                         "value": table[case.measure].round(5),
                         "repetition": repetition,
-                        "learnt": table["run_id"].map(done["plateau_steps"]),
+                        "learnt": table["run_id"].map(done["plateau_steps"]).astype(float),
                         "run_id": table["run_id"],
                     }
                 )

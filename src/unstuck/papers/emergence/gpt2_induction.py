@@ -22,7 +22,7 @@ from unstuck.watch import Watch
 
 SIZES = {
     "quick": {"layers": 2, "width": 32, "context": 32, "steps": 60, "every": 20},
-    "cpu": {"layers": 4, "width": 128, "context": 128, "steps": 3000, "every": 50},
+    "cpu": {"layers": 4, "width": 128, "context": 128, "steps": 6000, "every": 50},
     "paper": {"layers": 4, "width": 128, "context": 128, "steps": 10_000, "every": 50},
 }
 BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
@@ -71,7 +71,16 @@ def train(
     torch.manual_seed(0)
     rng = torch.Generator().manual_seed(1)
     config = GPT2Config(
-        vocab_size=256, n_positions=context, n_embd=width, n_layer=layers, n_head=HEADS, bos_token_id=0, eos_token_id=0
+        vocab_size=256,
+        n_positions=context,
+        n_embd=width,
+        n_layer=layers,
+        n_head=HEADS,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)

@@ -148,7 +148,7 @@ def test_a_fall_on_clean_data_ends_repetition():
     schedule.measured(0.4)
     assert (schedule.stage, schedule.repetition) == ("released", 0.0)
     for _ in range(20):
-        schedule.step(0.4)
+        schedule.step(0.1)
     assert (schedule.stage, schedule.repetition) == ("done", 0.0)
 
 
@@ -166,8 +166,19 @@ def test_memorising_the_repeated_is_not_taken_for_the_transition():
     while schedule.stage == "repeating":  # the transition
         feed([0.45])
     assert (schedule.stage, schedule.repetition) == ("released", 0.0)
-    feed([0.8] * 500)  # stuck again, on diverse data: once more, and less
+    feed([0.95] * 500)  # stuck again, on diverse data, where it was: once more, and less
     assert (schedule.stage, schedule.repetition) == ("repeating", 0.25)
+
+
+def test_a_second_lower_plateau_is_treated_like_the_first():
+    schedule = DiversitySchedule(patience=50)
+    feed = lambda loss, n: [schedule.step(loss) for _ in range(n)]  # noqa: E731
+    feed(4.0, 60)
+    feed(4.0, 60)  # settled
+    feed(2.0, 21)  # the first step is taken
+    assert (schedule.stage, schedule.repetition) == ("released", 0.0)
+    feed(2.0, 200)  # half of the first plateau: not yet learnt, but stuck
+    assert (schedule.stage, schedule.repetition) == ("repeating", 0.5)
 
 
 # -- the figure

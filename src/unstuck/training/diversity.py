@@ -27,9 +27,10 @@ class DiversitySchedule:
 
     `repetition` is 0 (all data diverse) or, on a plateau, `most`. It is 0 again once the loss, which had settled at
     that repetition, has fallen by `fall` of its value (the transition). If the learner gets stuck once more, before its
-    loss has come to `mastered` of the first plateau, the schedule repeats again, `factor` as much as the time before,
-    never less than `least`. `floor` is the loss that cannot be avoided (0 for a task without noise). Repeated data can
-    also be learnt by heart: tell it the loss on clean data, `schedule.measured(loss)`, whenever you know it.
+    loss has come to `mastered` of the first plateau, the schedule repeats again: as much as before on a plateau that is
+    lower by `fall`, where repetition has helped; else `factor` as much as the time before, never less than `least`.
+    `floor` is the loss that cannot be avoided (0 for a task without noise). Repeated data can also be learnt by heart:
+    tell it the loss on clean data, `schedule.measured(loss)`, whenever you know it.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class DiversitySchedule:
         factor: float = 0.5,
         least: float = 0.05,
         fall: float = 0.15,
-        mastered: float = 0.5,
+        mastered: float = 0.2,
         floor: float = 0.0,
         patience: int = 100,
         memory: int = 20,
@@ -65,6 +66,7 @@ class DiversitySchedule:
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = most  # how much to repeat on the next plateau
         self.plateau: float | None = None  # the loss on the first plateau
+        self.last: float | None = None  # the loss on the last one
         self.settled: float | None = None  # the loss that it came to rest at with this repetition
         self.wait = 0  # steps before it may be called stuck again
         self.steps = 0
@@ -81,27 +83,34 @@ class DiversitySchedule:
             return self.repetition
         now = mean(values[-self.memory :])
         if self.stage == "repeating":
-            if self.settled is not None and now - self.floor < (1 - self.fall) * (self.settled - self.floor):
+            if self.settled is not None and self._fallen(now, self.settled):
                 self._change(0.0, "released")
             elif self.detector.stands:
                 self.settled = mean(values[-self.detector.least :])
-        elif self.stage == "released" and self._low(now):
+        elif self.stage == "released" and self._learnt(now):
             self.stage = "done"
         elif len(values) >= self.wait and self.detector.stands:
-            if self.plateau is None:
-                self.plateau = mean(values[-self.detector.least :])
-            self._change(self.next, "repeating")
-            self.next = max(self.next * self.factor, min(self.least, self.next))
+            self._stuck(mean(values[-self.detector.least :]))
         return self.repetition
+
+    def _stuck(self, level: float) -> None:
+        if self.last is None:
+            self.plateau = level
+        elif not self._fallen(level, self.last):
+            self.next = max(self.next * self.factor, min(self.least, self.next))
+        self.last = level
+        self._change(self.next, "repeating")
+
+    def _learnt(self, loss: float) -> bool:
+        return self.plateau is not None and loss - self.floor <= self.mastered * (self.plateau - self.floor)
+
+    def _fallen(self, now: float, before: float) -> bool:
+        return now - self.floor < (1 - self.fall) * (before - self.floor)
 
     def measured(self, clean: float) -> None:
         """Take the loss on clean data, without repetition: once that has fallen, all data are diverse again."""
-        if self.stage == "repeating" and self._low(clean):
+        if self.stage == "repeating" and self.last is not None and self._fallen(clean, self.last):
             self._change(0.0, "released")
-
-    def _low(self, loss: float) -> bool:
-        assert self.plateau is not None
-        return loss - self.floor <= self.mastered * (self.plateau - self.floor)
 
     def _change(self, repetition: float, stage: str) -> None:
         self.wait = len(self.detector.values) if stage == "released" else 0  # it gets as long as repeating took

@@ -157,7 +157,7 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
     told = [c for c in alike if c not in ("task", "model") and len(set(map(str, table[c]))) > 1]
     for key in keys.value_counts().index[:MANY]:
         part = table[keys == key]
-        chosen = _formula(part)
+        chosen = formula_of(part)
         if chosen is None or (part["status"] == "emerged").sum() < ENOUGH:
             continue
         name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
@@ -192,7 +192,7 @@ def _terms(law: PowerLaw) -> list[list[Any]]:
     return [[term, x, *law.intervals[term]] for term, x in law.exponents.items()]
 
 
-def _formula(table: pd.DataFrame) -> str | None:
+def formula_of(table: pd.DataFrame) -> str | None:
     """A law of the sizes that vary: T/B where both are there."""
     sizes = [c for c in SIZES if c in table and table[c].notna().all()]
     varied = [c for c in sizes if len(table.drop_duplicates(c)) > 1]

@@ -11,7 +11,7 @@ from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import where as where_rows
-from unstuck.report.runs import attention_of, curve_of, law_of, plain, table_of
+from unstuck.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
 from unstuck.runs.store import RunDirectory, Store
 
 POINTS = 300  # of a curve
@@ -31,10 +31,11 @@ class Reader:
         self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by what was asked of which runs
 
     def table(self) -> dict[str, Any]:
-        """Columns and rows of all runs, and of those under way how far they are and what is forecast."""
+        """Columns and rows of all runs, and of those under way how far they are and what is forecast; names of the
+        measures, and the law to begin with."""
         table = self._table()
         if table.empty:
-            return {"columns": [], "rows": [], "running": []}
+            return {"columns": [], "rows": [], "running": [], "measures": MEASURES, "law": {}}
         columns, rows = table_of(table)
         running = []
         for run_id in table.loc[table["status"] == "running", "run_id"]:
@@ -48,7 +49,7 @@ class Reader:
                     "forecast": self._forecast(directory),
                 }
             )
-        return {"columns": columns, "rows": rows, "running": running}
+        return {"columns": columns, "rows": rows, "running": running, "measures": MEASURES, "law": _first_law(table)}
 
     def run(self, run_id: str) -> RunDirectory:
         if len(run_id.encode(errors="replace")) > 255:
@@ -146,3 +147,12 @@ class Reader:
 
 def _age(path: Path) -> int:
     return path.stat().st_mtime_ns if path.is_file() else 0
+
+
+def _first_law(table: pd.DataFrame) -> dict[str, str]:
+    """The runs of the commonest task, and a formula of the sizes in which they differ."""
+    if "task" not in table:
+        return {}
+    tasks = table["task"].astype(str)
+    commonest = tasks.value_counts().index[0]
+    return {"where": f"task={commonest}", "formula": formula_of(table[tasks == commonest]) or ""}

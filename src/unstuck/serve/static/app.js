@@ -1,6 +1,5 @@
 "use strict";
 // The dashboard. What comes from run files is only ever set as text.
-const MEASURES = { test_loss: "test loss", test_accuracy: "test accuracy", train_loss: "training loss", excess_loss: "loss above that of the truth", specialisation: "specialisation index", best_attention: "best head's attention to the relevant tokens" };
 const steps = (v) => (v === null ? "–" : Math.round(v).toLocaleString("en-US"));
 
 async function ask(path, words) {
@@ -47,7 +46,7 @@ async function theory() {
 }
 
 // -- runs
-let table = { columns: [], rows: [], running: [] }, empty = false;
+let table = { columns: [], rows: [], running: [], measures: {}, law: {} }, empty = false;
 const order = { name: null, up: true }, chosen = new Set();
 const curves = new Map(); // by run: what it had come to when it was asked for, and the answer
 
@@ -85,10 +84,10 @@ async function draw(anew) {
     }
   }
   if (mine !== drawing) return; // another choice was made meanwhile
-  const known = Object.keys(MEASURES).filter((m) => [...chosen].some((run) => m in curves.get(run).curve));
+  const known = Object.keys(table.measures).filter((m) => [...chosen].some((run) => m in curves.get(run).curve));
   const picked = by("measure").value;
   by("measure").replaceChildren();
-  known.forEach((m) => option(by("measure"), m, MEASURES[m]));
+  known.forEach((m) => option(by("measure"), m, table.measures[m]));
   if (known.includes(picked)) by("measure").value = picked;
   const measure = by("measure").value, traces = [];
   [...chosen].slice(0, 20).forEach((run, i) => {
@@ -105,7 +104,7 @@ async function draw(anew) {
   });
   const two = traces.some((t) => t.yaxis === "y2");
   Plotly.react("curve", traces, {
-    ...LAYOUT, xaxis: { title: { text: "step" } }, yaxis: { title: { text: MEASURES[measure] || "" }, ...range(traces.filter((t) => t.run)) },
+    ...LAYOUT, xaxis: { title: { text: "step" } }, yaxis: { title: { text: table.measures[measure] || "" }, ...range(traces.filter((t) => t.run)) },
     ...(two ? { yaxis2: { overlaying: "y", side: "right", title: { text: "forecast: step at which the plateau ends" }, rangemode: "tozero", showgrid: false }, margin: { ...LAYOUT.margin, r: 70 } } : {}),
   }, CONFIG);
   if (anew || !by("arun").options.length) {
@@ -127,19 +126,9 @@ async function attentionRun() {
 
 // -- laws
 let begun = false;
-async function begin() { // with the runs of the commonest task, and a formula that suits it
+async function begin() { // with the law that the server proposes
   if (!table.rows.length) table = await ask("/api/runs", {});
-  const at = table.columns.indexOf("task");
-  if (at >= 0) {
-    const counts = {};
-    table.rows.forEach((row) => { counts[row[at]] = (counts[row[at]] || 0) + 1; });
-    const task = Object.keys(counts).sort((a, b) => counts[b] - counts[a])[0];
-    by("where").value = `task=${task}`;
-    const varies = (name) => new Set(table.rows.filter((r) => r[at] === task).map((r) => r[table.columns.indexOf(name)])).size > 1;
-    const terms = ["d", "tokens", "pairs"].filter((n) => table.columns.includes(n) && varies(n));
-    if (table.columns.includes("T") && varies("T")) terms.push(table.columns.includes("B") && varies("B") ? "T/B" : "T");
-    if (terms.length) by("formula").value = terms.join(" + ");
-  }
+  for (const name of ["where", "formula"]) if (table.law[name]) by(name).value = table.law[name];
   begun = true;
 }
 

@@ -21,6 +21,7 @@ from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
 
+IN_PARTS = True  # a case can be drawn before the others are done
 SEEDS = [0, 1, 2]
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
@@ -83,32 +84,27 @@ CASES: dict[Profile, list[Case]] = {
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    seeds = [0] if profile == "quick" else SEEDS
-    return [run for case in CASES[profile] for way in case.runs(seeds).values() for run in way]
+    return [run for case in CASES[profile] for way in _ways(case, profile).values() for run in way]
+
+
+def _ways(case: Case, profile: Profile) -> dict[str, list[TieredRun]]:
+    return case.runs([0] if profile == "quick" else SEEDS)
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    """The curves of all runs: the measure on clean data, and how much was repeated."""
+    """Of every case that is complete the curves: the measure on clean data, and how much was repeated."""
     parts = []
     for case in CASES[profile]:
-        for way, mine in case.runs([0] if profile == "quick" else SEEDS).items():
-            table = curves(mine, store)
-            if table.empty:
-                continue
-            done = finished(mine, store).set_index("run_id")
-            repetition = table.get("repetition", 0.0)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        **{"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]},
-                        "step": table["step"],
-                        "value": table[case.measure].round(5),
-                        "repetition": repetition,
-                        "learnt": table["run_id"].map(done["plateau_steps"]).astype(float),
-                        "run_id": table["run_id"],
-                    }
-                )
-            )
+        ways = _ways(case, profile)
+        if any(len(finished(mine, store)) < len(mine) for mine in ways.values()):
+            continue
+        for way, mine in ways.items():
+            table, learnt = curves(mine, store), finished(mine, store).set_index("run_id")["plateau_steps"]
+            named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
+            measured = {"step": table["step"], "value": table[case.measure].round(5)}
+            measured |= {"repetition": table.get("repetition", 0.0)}
+            ends = {"learnt": table["run_id"].map(learnt).astype(float), "run_id": table["run_id"]}
+            parts.append(pd.DataFrame({**named, **measured, **ends}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

@@ -2,18 +2,22 @@
 
 Repetition makes the sparse pattern easier to find, and too much of it for too long is learnt by heart. What repetition
 helps to find, attention, serves diverse data as well, and what is left to learn is learnt faster from those. So the
-schedule repeats only while the learner is stuck: it waits until the loss on repeated data has settled, and for its next
-fall, which is the transition; then all data are diverse again.
+schedule repeats only while the learner is stuck: it waits until the loss has settled, and for its next fall, which is
+the transition; then all data are diverse again. The loss on clean data tells best: that on repeated data also falls
+when a shortcut is found that only repeated data have.
 """
 
 import dataclasses
 import math
+from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
 
 from unstuck.errors import BadInput
 from unstuck.forecast.plateau import PlateauDetector, mean
+
+LATELY = 3  # measurements on clean data that are compared with those before
 
 
 class DiversitySchedule:
@@ -26,11 +30,11 @@ class DiversitySchedule:
             schedule.step(loss)
 
     `repetition` is 0 (all data diverse) or, on a plateau, `most`. It is 0 again once the loss, which had settled at
-    that repetition, has fallen by `fall` of its value (the transition). If the learner gets stuck once more, before its
-    loss has come to `mastered` of the first plateau, the schedule repeats again: as much as before on a plateau that is
-    lower by `fall`, where repetition has helped; else `factor` as much as the time before, never less than `least`.
-    `floor` is the loss that cannot be avoided (0 for a task without noise). Repeated data can also be learnt by heart:
-    tell it the loss on clean data, `schedule.measured(loss)`, whenever you know it.
+    that repetition, has fallen by `fall` of its value (the transition). That is the loss on clean data, if you tell it
+    now and then, `schedule.measured(loss)`; without, it is the loss you train on. If the learner gets stuck once more,
+    before its loss has come to `mastered` of the first plateau, the schedule repeats again: as much as before on a
+    plateau that is lower by `fall`, where repetition has helped; else `factor` as much as the time before, never less
+    than `least`. `floor` is the loss that cannot be avoided (0 for a task without noise).
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class DiversitySchedule:
         self.plateau: float | None = None  # the loss on the first plateau
         self.last: float | None = None  # the loss on the last one
         self.settled: float | None = None  # the loss that it came to rest at with this repetition
+        self.clean: list[float] = []  # losses on clean data with this repetition
         self.wait = 0  # steps before it may be called stuck again
         self.steps = 0
         self.changes: list[tuple[int, float]] = [(0, 0.0)]  # step and repetition from then on
@@ -83,7 +88,9 @@ class DiversitySchedule:
             return self.repetition
         now = mean(values[-self.memory :])
         if self.stage == "repeating":
-            if self.settled is not None and self._fallen(now, self.settled):
+            if self.clean:  # which says more; see `measured`
+                pass
+            elif self.settled is not None and self._fallen(now, self.settled):
                 self._change(0.0, "released")
             elif self.detector.stands:
                 self.settled = mean(values[-self.detector.least :])
@@ -109,19 +116,28 @@ class DiversitySchedule:
 
     def measured(self, clean: float) -> None:
         """Take the loss on clean data, without repetition: once that has fallen, all data are diverse again."""
-        if self.stage == "repeating" and self.last is not None and self._fallen(clean, self.last):
+        if self.stage != "repeating" or not math.isfinite(clean):
+            return
+        self.clean.append(clean)
+        before, lately = self.clean[:-LATELY], self.clean[-LATELY:]
+        if len(before) >= LATELY and self._fallen(mean(lately), median(before)):
             self._change(0.0, "released")
 
     def _change(self, repetition: float, stage: str) -> None:
         self.wait = len(self.detector.values) if stage == "released" else 0  # it gets as long as repeating took
-        self.repetition, self.stage, self.settled = repetition, stage, None
+        self.repetition, self.stage, self.settled, self.clean = repetition, stage, None, []
         self.changes.append((self.steps, repetition))
         self.detector.reset()
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""
         kept = {k: v for k, v in vars(self).items() if k != "detector"}
-        return {**kept, "changes": [list(c) for c in self.changes], "values": list(self.detector.values)}
+        return {
+            **kept,
+            "clean": list(self.clean),
+            "changes": [list(c) for c in self.changes],
+            "values": list(self.detector.values),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

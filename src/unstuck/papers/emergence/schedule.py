@@ -23,6 +23,7 @@ from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 IN_PARTS = True  # a case can be drawn before the others are done
 SEEDS = [0, 1, 2]
+MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
 
@@ -62,7 +63,7 @@ class Case:
             )
             for value in (self.none, *self.fixed)
         }
-        adaptive = {**base, "schedule.name": "adaptive", "schedule.key": self.key}
+        adaptive = {**base, "schedule.name": "adaptive", "schedule.key": self.key, "schedule.most": MOST[self.key]}
         return {**found, "schedule": grid(self.source, self.tier, seeds, adaptive)}
 
 
@@ -72,7 +73,7 @@ CASES: dict[Profile, list[Case]] = {
         Case("recall", {"task.tokens": 12, "task.pairs": 3}, "B", [2], 200, after=0, more=SMALL),
     ],
     "cpu": [
-        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 8000, tier=2),
+        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 6000, tier=2),
         Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000),
         Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
     ],

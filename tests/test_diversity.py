@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
+from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, plateau_since
 from unstuck.papers.emergence import schedule as figure
 from unstuck.runs.execute import execute
@@ -155,6 +156,20 @@ def test_a_fall_on_clean_data_ends_repetition():
     for _ in range(20):
         schedule.step(0.1)
     assert (schedule.stage, schedule.repetition) == ("done", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("sign", "elapsed", "stage"), [(True, 0.6, "diverse"), (True, 0.2, "repeating"), (False, 0.9, "repeating")]
+)
+def test_an_end_that_is_forecast_to_be_near_is_waited_for(sign, elapsed, stage):
+    schedule = DiversitySchedule(patience=50)
+    schedule.forecasted(Forecast(50, 50 / elapsed, 40, 600, elapsed, sign, "gain", 0.8))
+    for _ in range(60):
+        schedule.step(1.0)
+    assert schedule.stage == stage
+    schedule.forecasted(Forecast(60, None, None, None, None, False, "gain", 0.8))  # the sign was none
+    schedule.step(1.0)
+    assert schedule.stage == "repeating"
 
 
 def test_memorising_the_repeated_is_not_taken_for_the_transition():

@@ -15,8 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from unstuck.errors import BadInput
+from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, mean
 
+NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data that are compared with those before
 
 
@@ -35,6 +37,9 @@ class DiversitySchedule:
     before its loss has come to `mastered` of the first plateau, the schedule repeats again: as much as before on a
     plateau that is lower by `fall`, where repetition has helped; else `factor` as much as the time before, never less
     than `least`. `floor` is the loss that cannot be avoided (0 for a task without noise).
+
+    A learner whose loss stands still may be on its way: tell the schedule what a `Forecaster` or a `Watch` says,
+    `schedule.forecasted(watch.forecast())`, and it does not repeat where half of the plateau is over.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class DiversitySchedule:
         self.last: float | None = None  # the loss on the last one
         self.settled: float | None = None  # the loss that it came to rest at with this repetition
         self.clean: list[float] = []  # losses on clean data with this repetition
+        self.near = False  # the end of the plateau, by forecast
         self.wait = 0  # steps before it may be called stuck again
         self.steps = 0
         self.changes: list[tuple[int, float]] = [(0, 0.0)]  # step and repetition from then on
@@ -96,7 +102,7 @@ class DiversitySchedule:
                 self.settled = mean(values[-self.detector.least :])
         elif self.stage == "released" and self._learnt(now):
             self.stage = "done"
-        elif len(values) >= self.wait and self.detector.stands:
+        elif len(values) >= self.wait and not self.near and self.detector.stands:
             self._stuck(mean(values[-self.detector.least :]))
         return self.repetition
 
@@ -122,6 +128,10 @@ class DiversitySchedule:
         before, lately = self.clean[:-LATELY], self.clean[-LATELY:]
         if len(before) >= LATELY and self._fallen(mean(lately), median(before)):
             self._change(0.0, "released")
+
+    def forecasted(self, forecast: Forecast) -> None:
+        """Take a forecast of the plateau's end: one that is near is waited for."""
+        self.near = forecast.sign and forecast.elapsed is not None and forecast.elapsed >= NEAR
 
     def _change(self, repetition: float, stage: str) -> None:
         self.wait = len(self.detector.values) if stage == "released" else 0  # it gets as long as repeating took

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.errors import BadInput
+from unstuck.forecast.forecaster import Forecaster
+from unstuck.forecast.signals import available
 from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
@@ -236,6 +238,8 @@ class Run:
             row["repetition"] = self.diversity.repetition
             self.diversity.measured(found["clean"]["loss"])
         self.rows.append(row)
+        if self.diversity is not None and available(pd.DataFrame([row])):
+            self.diversity.forecasted(Forecaster().of_curve(pd.DataFrame(self.rows)))
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
         self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))

@@ -73,7 +73,7 @@ CASES: dict[Profile, list[Case]] = {
         Case("recall", {"task.tokens": 12, "task.pairs": 3}, "B", [2], 200, after=0, more=SMALL),
     ],
     "cpu": [
-        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 6000, tier=2),
+        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000, tier=2),
         Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000),
         Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
     ],

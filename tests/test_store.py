@@ -1,5 +1,6 @@
 """The run store: whole files, damage named and passed over, nothing run by reading; sweeps survive being killed."""
 
+import fcntl
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -325,3 +327,17 @@ def test_an_interrupt_stops_a_sweep_cleanly(tmp_path):
     assert process.wait(timeout=60) == 1
     states = {(run.status() or {}).get("state") for run in Store(tmp_path)}
     assert states <= {"stopped", "finished"}
+
+
+def test_a_look_at_a_run_does_not_make_it_busy(tmp_path):
+    directory = Store(tmp_path).run("a")
+    with directory.lock() as mine:
+        assert mine
+        assert directory.is_locked()
+        with Store(tmp_path).run("a").lock() as another:
+            assert not another
+    with open(tmp_path / "a" / ".lock") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        with directory.lock() as mine:
+            assert mine

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from unstuck.spec import RunSpec
 R = TypeVar("R")
 
 
+LOOKS = 10  # times that a lock is tried
 LARGEST = 10**18  # whole number that a file of a run may hold
 
 
@@ -168,12 +170,15 @@ class RunDirectory:
         """Hold the run's lock: True, or False where another process holds it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".lock", "w") as f:
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+            for _ in range(LOOKS):
+                try:
+                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(0.01)  # it may be no worker, but a look (`is_locked`), which is over at once
+                else:
+                    yield True
+                    return
+            yield False
 
     def is_locked(self) -> bool:
         """Is a process at work on the run?"""

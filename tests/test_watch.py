@@ -126,3 +126,15 @@ def test_what_cannot_be_watched_is_said():
         Watch(nn.Linear(3, 3))
     by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
     assert by_adapter.look(0)["entropy_0_0"] == 0
+
+
+def test_induction_is_tested_on_tokens_that_the_data_have():
+    model = nn.Sequential(nn.Embedding(64, 8), nn.TransformerEncoderLayer(8, 1, 8, batch_first=True))
+    known = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31]
+    repeated = Watch(model, vocabulary=known, length=16).repeated
+    assert set(repeated.flatten().tolist()) <= set(known)
+    assert torch.equal(repeated[:, :8], repeated[:, 8:])
+    assert all(len(set(row)) == 8 for row in repeated[:, :8].tolist())  # each token once, as far as there are so many
+    assert Watch(model, vocabulary=known[:3], length=16).repeated.shape == repeated.shape
+    with pytest.raises(BadInput, match="vocabulary of at least 2"):
+        Watch(model, vocabulary=[3])

@@ -1,7 +1,7 @@
 """`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ class Watch:
 
     `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to watch:
     True in (n, columns), seen from the last position, or in (n, rows, columns). With `vocabulary`, a model of token
-    indices is also tested for induction on random sequences of `length` that repeat themselves; `tokens` makes the
+    indices is also tested for induction on random sequences of `length` that repeat themselves; give it a list of
+    indices where your data have but some of them, since a model knows nothing of those it never saw. `tokens` makes the
     model's input from such a batch where it is more than the tensor itself. `attention` replaces the recording: a
     function of model and inputs that gives the weights of each layer, (n, heads, rows, columns).
     """
@@ -39,7 +40,7 @@ class Watch:
         probe: Any = None,
         *,
         targets: Tensor | None = None,
-        vocabulary: int | None = None,
+        vocabulary: int | Sequence[int] | None = None,
         length: int = 48,
         tokens: Callable[[Tensor], Any] = lambda batch: batch,
         every: int = 50,
@@ -49,13 +50,13 @@ class Watch:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
         if every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
-        if length < 4 or (vocabulary is not None and vocabulary < 2):
+        known = torch.as_tensor(range(vocabulary) if isinstance(vocabulary, int) else list(vocabulary or ()))
+        if length < 4 or (vocabulary is not None and len(known) < 2):
             raise BadInput("length", length, "at least 4 tokens, of a vocabulary of at least 2")
         self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
         self.repeated = None
         if vocabulary is not None:
-            rng = torch.Generator().manual_seed(0)
-            part = torch.randint(vocabulary, (INDUCTION, length // 2), generator=rng)
+            part = known[_drawn(len(known), length // 2)]
             device = next(model.parameters()).device
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
         self.rows: list[dict[str, float]] = []
@@ -104,6 +105,14 @@ class Watch:
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last)
         return run.path
+
+
+def _drawn(among: int, length: int) -> Tensor:
+    """Random indices, (INDUCTION, length): in a sequence each once, as far as there are so many."""
+    rng = torch.Generator().manual_seed(0)
+    if among < length:
+        return torch.randint(among, (INDUCTION, length), generator=rng)
+    return torch.stack([torch.randperm(among, generator=rng)[:length] for _ in range(INDUCTION)])
 
 
 def _number(value: Any) -> float:

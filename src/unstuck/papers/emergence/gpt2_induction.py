@@ -27,6 +27,7 @@ SIZES = {
 }
 BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
 REPEATED = 0.5  # of the sequences of the second run
+RARE = 1e-3  # of the text: bytes that are not rarer make the random sequences on which induction is scored
 FORMED = 0.5  # induction score of a head that counts as formed
 COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
 
@@ -86,7 +87,8 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     test = draw_batch(held_out, TEST, context, torch.Generator().manual_seed(2))
     probe, length = {"input_ids": test[:16]}, min(48, context)
-    watch = Watch(model, probe, vocabulary=256, length=length, tokens=lambda x: {"input_ids": x}, every=every)
+    known = (torch.bincount(text, minlength=256) > RARE * len(text)).nonzero()[:, 0].tolist()
+    watch = Watch(model, probe, vocabulary=known, length=length, tokens=lambda x: {"input_ids": x}, every=every)
     for step in range(steps + 1):
         batch = draw_batch(text, BATCH, context, rng, repeated)
         if step % every == 0:

@@ -100,28 +100,32 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         if any(len(finished(mine, store)) < len(mine) for mine in ways.values()):
             continue
         for way, mine in ways.items():
-            table, learnt = curves(mine, store), finished(mine, store).set_index("run_id")["plateau_steps"]
+            table, ends = curves(mine, store), finished(mine, store).set_index("run_id")["plateau_steps"]
+            table = table.assign(learnt=table["run_id"].map(ends).astype(float))
+            # Other figures may have wanted some of these runs for longer.
+            table = table[~(table["step"] > 1.05 * (table["learnt"] + case.after))]
             named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
             measured = {"step": table["step"], "value": table[case.measure].round(5)}
             measured |= {"repetition": table.get("repetition", 0.0)}
-            ends = {"learnt": table["run_id"].map(learnt).astype(float), "run_id": table["run_id"]}
-            parts.append(pd.DataFrame({**named, **measured, **ends}))
+            parts.append(pd.DataFrame({**named, **measured, "learnt": table["learnt"], "run_id": table["run_id"]}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run: steps until it has learnt (infinite: not), its last step, the measure at its end."""
+    """A row for each run: steps until it has learnt (infinite: not), its last step, the measure on average after it has
+    learnt, or else at its end."""
     rows = []
     for keys, run in table.groupby(["case", "measure", "way", "seed"], sort=False):
         learnt = run["learnt"].iloc[0]
         row = dict(zip(("case", "measure", "way", "seed"), keys, strict=True))
         row |= {"steps": np.inf if np.isnan(learnt) else learnt, "last": run["step"].max()}
-        rows.append({**row, "final": run["value"].iloc[-1]})
+        end = run[run["step"] > learnt] if (run["step"] > learnt).any() else run.tail(1)
+        rows.append({**row, "final": end["value"].mean()})
     return pd.DataFrame(rows)
 
 
 def roles(found: pd.DataFrame) -> dict[str, str]:
-    """Which way is the best fixed repetition (by its slowest seed, then the mean), and which the strongest."""
+    """Which way is the best fixed repetition (most seeds that learn, then the mean), and which the strongest."""
     fixed = [way for way in found["way"].unique() if way not in ("none", "schedule")]
     best = min(fixed, key=lambda way: _rank(found.loc[found["way"] == way, "steps"]), default="")
     names = dict.fromkeys(fixed, "fixed") | dict.fromkeys(fixed[-1:], "strongest fixed")

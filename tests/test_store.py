@@ -329,13 +329,14 @@ def test_an_interrupt_stops_a_sweep_cleanly(tmp_path):
     assert states <= {"stopped", "finished"}
 
 
-def test_a_look_at_a_run_does_not_make_it_busy(tmp_path):
+def test_a_look_at_a_run_does_not_make_it_busy(tmp_path, monkeypatch):
     directory = Store(tmp_path).run("a")
     with directory.lock() as mine:
         assert mine
         assert directory.is_locked()
         with Store(tmp_path).run("a").lock() as another:
             assert not another
+    monkeypatch.setattr("unstuck.runs.store.LOOKS", 1000)
     with open(tmp_path / "a" / ".lock") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -136,5 +137,9 @@ def test_induction_is_tested_on_tokens_that_the_data_have():
     assert torch.equal(repeated[:, :8], repeated[:, 8:])
     assert all(len(set(row)) == 8 for row in repeated[:, :8].tolist())  # each token once, as far as there are so many
     assert Watch(model, vocabulary=known[:3], length=16).repeated.shape == repeated.shape
-    with pytest.raises(BadInput, match="vocabulary of at least 2"):
-        Watch(model, vocabulary=[3])
+    for same in (np.array(known), torch.tensor(known), [*known, 3, 5]):
+        assert torch.equal(Watch(model, vocabulary=same, length=16).repeated, repeated)
+    assert Watch(model, vocabulary=np.int64(10), length=16).repeated.max() < 10
+    for bad in ([3], [3, 3], 1, {"a": 0, "b": 1}, "ab"):
+        with pytest.raises(BadInput, match="vocabulary"):
+            Watch(model, vocabulary=bad)

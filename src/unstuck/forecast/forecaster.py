@@ -106,7 +106,7 @@ class Forecaster:
         if not opinions:
             return Forecast(int(step), None, None, None, None, sign, name, self.level)
         plateau, low, high = _weighed(opinions, math.log(max(step, 1.0)), self.level)
-        return Forecast(int(step), plateau, low, high, step / plateau, sign, name, self.level)
+        return Forecast(int(step), plateau, low, high, float(step) / plateau, sign, name, self.level)
 
     def _chosen(self, curve: pd.DataFrame) -> str:
         names = [name for name in available(curve) if name in self.calibrations]
@@ -129,7 +129,7 @@ class Forecaster:
         read = self.calibrations[name].read
         grown = math.log(step / steps[i])
         receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
-        return receded < RECEDES[int(value >= loud)] * grown
+        return bool(receded < RECEDES[int(value >= loud)] * grown)
 
 
 def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:

@@ -167,7 +167,7 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the run's lock: True, or False where another process holds it."""
+        """Hold the run's lock: True, or False where another process holds it and goes on holding it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".lock", "w") as f:
             for _ in range(LOOKS):

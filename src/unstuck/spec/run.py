@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -57,6 +57,7 @@ class OptimSpec:
 class ScheduleSpec:
     """How repetition changes during training: not at all, or as `DiversitySchedule` finds it needed."""
 
+    version: ClassVar[int] = 1  # raised when the same losses give another repetition
     name: Literal["none", "adaptive"] = "none"
     key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
     most: Positive = 0.5  # by how much at most
@@ -122,7 +123,7 @@ class RunSpec:
             "seed": self.seed,
         }
         if self.schedule.name != "none":
-            what["schedule"] = _told(self.schedule)
+            what["schedule"] = [_told(self.schedule), ScheduleSpec.version]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -20,6 +20,7 @@ from unstuck.forecast.plateau import PlateauDetector, mean
 
 NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data that are compared with those before
+KEPT = 100  # times `patience`: losses that are looked back on
 
 
 class DiversitySchedule:
@@ -31,15 +32,18 @@ class DiversitySchedule:
             ...
             schedule.step(loss)
 
-    `repetition` is 0 (all data diverse) or, on a plateau, `most`. It is 0 again once the loss, which had settled at
-    that repetition, has fallen by `fall` of its value (the transition). That is the loss on clean data, if you tell it
-    now and then, `schedule.measured(loss)`; without, it is the loss you train on. If the learner gets stuck once more,
-    before its loss has come to `mastered` of the first plateau, the schedule repeats again: as much as before on a
-    plateau that is lower by `fall`, where repetition has helped; else `factor` as much as the time before, never less
-    than `least`. `floor` is the loss that cannot be avoided (0 for a task without noise).
+    `repetition` is 0 (all data diverse), and on a plateau `most`. It is 0 again once the loss, which had settled at
+    that repetition, has fallen by `fall` of its value (the transition), or after `longest` steps that brought nothing
+    (200 `patience`). If the learner gets stuck once more, before its loss has come to `mastered` of the first plateau,
+    the schedule repeats again: as much as before on a plateau that is lower by `fall`, where repetition has helped;
+    else `factor` as much, but not less than `least`. Losses are above `floor`, which is what cannot be avoided: 0 for
+    a task without noise. A learner that has arrived at a higher one looks stuck.
+
+    The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
+    steps. From the sixth value on the schedule goes by them, before that by the loss it is trained on.
 
     A learner whose loss stands still may be on its way: tell the schedule what a `Forecaster` or a `Watch` says,
-    `schedule.forecasted(watch.forecast())`, and it does not repeat where half of the plateau is over.
+    `schedule.forecasted(watch.forecast())`, and it does not begin to repeat where half of the time is over.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class DiversitySchedule:
         floor: float = 0.0,
         patience: int = 100,
         memory: int = 20,
+        longest: int | None = None,
     ) -> None:
         for name, value, low, high in (
             ("most", most, 0.0, math.inf),
@@ -67,10 +72,12 @@ class DiversitySchedule:
                 )
         if patience < 10 or not 1 <= memory <= patience:
             raise BadInput("patience", patience, "at least 10 steps, with a memory of at least 1 and at most that")
+        if longest is not None and longest < patience:
+            raise BadInput("longest", longest, f"at least the patience of {patience} steps")
         self.most, self.factor, self.least = most, factor, least
         self.fall, self.mastered, self.floor = fall, mastered, floor
+        self.memory, self.longest = memory, longest or 2 * KEPT * patience
         self.detector = PlateauDetector(least=patience)
-        self.memory = memory
         self.repetition = 0.0
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = most  # how much to repeat on the next plateau
@@ -78,33 +85,43 @@ class DiversitySchedule:
         self.last: float | None = None  # the loss on the last one
         self.settled: float | None = None  # the loss that it came to rest at with this repetition
         self.clean: list[float] = []  # losses on clean data with this repetition
-        self.near = False  # the end of the plateau, by forecast
+        self.expected = 0  # step until which the plateau's end, forecast to be near, is waited for
         self.wait = 0  # steps before it may be called stuck again
-        self.steps = 0
+        self.steps, self.since = 0, 0  # in all, and in this stage
         self.changes: list[tuple[int, float]] = [(0, 0.0)]  # step and repetition from then on
 
-    def step(self, loss: float) -> float:
-        """Take the loss of a step; returns the repetition for the next."""
+    def step(self, loss: Any) -> float:
+        """Take the loss of a step, a number or a tensor of one; returns the repetition for the next."""
+        loss = _number(loss)
         if not math.isfinite(loss) or self.stage == "done":
             return self.repetition
-        self.steps += 1
+        self.steps, self.since = self.steps + 1, self.since + 1
         values = self.detector.values
         self.detector.add(loss)
-        if len(values) < self.memory:
-            return self.repetition
-        now = mean(values[-self.memory :])
+        if len(values) > 2 * KEPT * self.detector.least:
+            del values[: -KEPT * self.detector.least]
+        if len(values) >= self.memory:
+            self._judge(mean(values[-self.memory :]))
+        return self.repetition
+
+    def _judge(self, now: float) -> None:
         if self.stage == "repeating":
-            if self.clean:  # which says more; see `measured`
-                pass
-            elif self.settled is not None and self._fallen(now, self.settled):
+            by_training = len(self.clean) < 2 * LATELY and self.settled is not None and self._fallen(now, self.settled)
+            if by_training or self.since >= self.longest:
                 self._change(0.0, "released")
-            elif self.detector.stands:
-                self.settled = mean(values[-self.detector.least :])
+            elif self._stands():
+                self.settled = self._level()
         elif self.stage == "released" and self._learnt(now):
             self.stage = "done"
-        elif len(values) >= self.wait and not self.near and self.detector.stands:
-            self._stuck(mean(values[-self.detector.least :]))
-        return self.repetition
+        elif self.since >= self.wait and self.steps >= self.expected and self._stands():
+            self._stuck(self._level())
+
+    def _stands(self) -> bool:
+        """Looked at a few times in `patience` steps: it goes through all values."""
+        return self.since % max(1, self.detector.least // 10) == 0 and self.detector.stands
+
+    def _level(self) -> float:
+        return mean(self.detector.values[-self.detector.least :])
 
     def _stuck(self, level: float) -> None:
         if self.last is None:
@@ -120,51 +137,62 @@ class DiversitySchedule:
     def _fallen(self, now: float, before: float) -> bool:
         return now - self.floor < (1 - self.fall) * (before - self.floor)
 
-    def measured(self, clean: float) -> None:
-        """Take the loss on clean data, without repetition: once that has fallen, all data are diverse again."""
-        if self.stage != "repeating" or not math.isfinite(clean):
+    def measured(self, clean: Any) -> None:
+        """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
+        from there to about the plateau's level or below, or from the plateau itself."""
+        clean = _number(clean)
+        if self.stage != "repeating" or self.last is None or not math.isfinite(clean):
             return
         self.clean.append(clean)
-        before, lately = self.clean[:-LATELY], self.clean[-LATELY:]
-        if len(before) >= LATELY and self._fallen(mean(lately), median(before)):
+        before, lately = self.clean[:-LATELY], median(self.clean[-LATELY:])
+        high = lately - self.floor > (1 + self.fall) * (self.last - self.floor)
+        below = len(self.clean) >= LATELY and self._fallen(lately, self.last)
+        if below or (len(before) >= LATELY and not high and self._fallen(lately, median(before))):
             self._change(0.0, "released")
 
     def forecasted(self, forecast: Forecast) -> None:
-        """Take a forecast of the plateau's end: one that is near is waited for."""
-        self.near = forecast.sign and forecast.elapsed is not None and forecast.elapsed >= NEAR
+        """Take a forecast of the first plateau's end: one that is near is waited for, until it is overdue."""
+        near = forecast.sign and forecast.elapsed is not None and forecast.elapsed >= NEAR
+        late = forecast.high if near and forecast.high is not None else forecast.step
+        self.expected = self.steps + math.ceil(late - forecast.step) if self.stage == "diverse" else 0
 
     def _change(self, repetition: float, stage: str) -> None:
-        self.wait = len(self.detector.values) if stage == "released" else 0  # it gets as long as repeating took
+        self.wait = self.since if stage == "released" else 0  # it gets as long as repeating took
         self.repetition, self.stage, self.settled, self.clean = repetition, stage, None, []
+        self.since, self.expected = 0, 0
         self.changes.append((self.steps, repetition))
         self.detector.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, for a checkpoint."""
-        kept = {k: v for k, v in vars(self).items() if k != "detector"}
-        return {
-            **kept,
-            "clean": list(self.clean),
-            "changes": [list(c) for c in self.changes],
-            "values": list(self.detector.values),
-        }
+        """Where it is, in plain values, for a checkpoint; settings are those of the schedule that loads it."""
+        kept = {name: getattr(self, name) for name in PROGRESS}
+        lists = {"clean": list(self.clean), "changes": [list(c) for c in self.changes]}
+        return {**kept, **lists, "values": list(self.detector.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            if name == "values":
-                self.detector.values = list(value)
-            elif name == "changes":
-                self.changes = [(int(step), float(level)) for step, level in value]
-            elif name in vars(self):
-                setattr(self, name, value)
+        for name in PROGRESS:
+            setattr(self, name, state[name])
+        self.clean, self.detector.values = list(state["clean"]), list(state["values"])
+        self.changes = [(int(step), float(level)) for step, level in state["changes"]]
+
+
+PROGRESS = (
+    *("repetition", "stage", "next", "plateau", "last", "settled"),
+    *("expected", "wait", "steps", "since"),
+)
+
+
+def _number(value: Any) -> float:
+    return float(value.detach() if hasattr(value, "detach") else value)
 
 
 def repeating(task: Any, key: str, repetition: float) -> Any:
-    """The task with `repetition` more of p or B than it has itself; whole where it must be."""
+    """The task with `repetition` more of p or B than it has itself; where that must be whole, at least one more."""
     if not hasattr(task, key):
         raise BadInput("schedule.key", key, f"a setting of the task, which has {', '.join(vars(task))}")
     now = getattr(task, key)
-    value = now + (round(repetition) if isinstance(now, int) and not isinstance(now, bool) else repetition)
+    whole = isinstance(now, int) and not isinstance(now, bool)
+    value = now + (max(1, math.floor(repetition + 0.5)) if whole and repetition else repetition)
     try:
         return dataclasses.replace(task, **{key: value})
     except (ValidationError, ValueError) as e:

@@ -31,6 +31,7 @@ from .seeds import stream, stream_seed
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
 ROW_GROWTH = 0.04  # rows come every probe_every steps at first, later every 4% of the steps so far
 EVALUATION_BATCH = 128
+ADVICE = 5  # times in its patience that the schedule of repetition is told of clean data
 
 
 @dataclass
@@ -107,7 +108,8 @@ class Run:
         self.sets = self._evaluation_sets()
         self.references = [r.to(self.device) for r in references]  # others' predictions on the evaluation set
         self.watch = watch_of(spec)
-        self.step, self.next_row = 0, 0
+        self.step, self.next_row, self.next_advice = 0, 0, 0
+        self.signs: list[dict[str, float]] = []  # attention as the schedule of repetition is told of it
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.grad_norm = math.nan
@@ -132,7 +134,8 @@ class Run:
     def _train_step(self) -> tuple[float, float]:
         """One step; returns its loss, and its value of the measure that decides."""
         task = self.task
-        if self.diversity is not None and self.diversity.repetition:
+        if self.diversity is not None:
+            self._advise(self.diversity)
             task = repeating(task, self.spec.schedule.key, self.diversity.repetition)
         drawn = task.batch(self.step, self.spec.train.batch, self.data, self.world)
         batch = Batch(*(x.to(self.device) for x in drawn))
@@ -161,6 +164,28 @@ class Run:
         measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean().item()
         self.pending_measure += measure
         return value, measure
+
+    def _advise(self, schedule: DiversitySchedule) -> None:
+        """Tell the schedule what it cannot know from training, at steps that depend on nothing but its settings."""
+        if self.step < self.next_advice:
+            return
+        begun = time.perf_counter()
+        every = self.spec.schedule.patience // ADVICE
+        self.next_advice = self.step + every
+        if schedule.stage == "repeating":
+            schedule.measured(self._evaluate("clean", self.task.probe)["loss"])
+        elif schedule.stage == "diverse":
+            self.signs.append({"step": self.step, **self._observe()[1]})
+            self.next_advice = self.step + max(every, math.ceil(ROW_GROWTH * self.step))
+            signs = pd.DataFrame(self.signs)
+            if available(signs):
+                schedule.forecasted(Forecaster().of_curve(signs))
+        self.evaluating += time.perf_counter() - begun
+
+    def _repeated(self) -> float:
+        """How much is repeated now, as the task has it."""
+        key, now = self.spec.schedule.key, self.diversity.repetition if self.diversity else 0.0
+        return float(getattr(repeating(self.task, key, now), key) - getattr(self.task, key))
 
     # -- looking at it
 
@@ -235,11 +260,8 @@ class Run:
             row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
         row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
         if self.diversity is not None:
-            row["repetition"] = self.diversity.repetition
-            self.diversity.measured(found["clean"]["loss"])
+            row["repetition"] = self._repeated()
         self.rows.append(row)
-        if self.diversity is not None and available(pd.DataFrame([row])):
-            self.diversity.forecasted(Forecaster().of_curve(pd.DataFrame(self.rows)))
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
         self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))
@@ -348,7 +370,7 @@ class Run:
             pending_measure=self.pending_measure,
             schedule=self._schedule_state(),
             maps=list(self.spec.train.maps),
-            diversity={} if self.diversity is None else self.diversity.state_dict(),
+            diversity=self._diversity_state(),
             compare=list(self.spec.train.compare),
         )
 
@@ -357,6 +379,11 @@ class Run:
             return {}
         plain = {k: v for k, v in self.schedule.state_dict().items() if isinstance(v, (int, float, str, bool))}
         return {"lr": self.optimizer.param_groups[0]["lr"], "state": plain}
+
+    def _diversity_state(self) -> dict[str, Any]:
+        if self.diversity is None:
+            return {}
+        return {"state": self.diversity.state_dict(), "signs": list(self.signs), "next": self.next_advice}
 
     def _restore(self, c: Checkpoint) -> None:
         self.model.load_state_dict(
@@ -373,7 +400,8 @@ class Run:
                 group["lr"] = c.schedule["lr"]
             self.schedule.load_state_dict(c.schedule["state"])
         if self.diversity is not None and c.diversity:
-            self.diversity.load_state_dict(c.diversity)
+            self.diversity.load_state_dict(c.diversity["state"])
+            self.signs, self.next_advice = list(c.diversity["signs"]), c.diversity["next"]
         self.data.set_state(c.tensors["rng.data"])
         self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,12 @@ class Watch:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
         if every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
-        known = torch.as_tensor(range(vocabulary) if isinstance(vocabulary, int) else list(vocabulary or ()))
-        if length < 4 or (vocabulary is not None and len(known) < 2):
-            raise BadInput("length", length, "at least 4 tokens, of a vocabulary of at least 2")
+        if length < 4:
+            raise BadInput("length", length, "at least 4 tokens")
         self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
         self.repeated = None
         if vocabulary is not None:
+            known = _indices(vocabulary)
             part = known[_drawn(len(known), length // 2)]
             device = next(model.parameters()).device
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
@@ -105,6 +106,18 @@ class Watch:
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last)
         return run.path
+
+
+def _indices(vocabulary: Any) -> Tensor:
+    """The different token indices of a vocabulary: a number of them, or the indices themselves."""
+    try:
+        known = torch.arange(int(vocabulary)) if isinstance(vocabulary, Integral) else torch.as_tensor(vocabulary)
+        known = known.flatten().long().unique()
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput("vocabulary", vocabulary, "a number of tokens, or a list of their indices") from e
+    if len(known) < 2:
+        raise BadInput("vocabulary", vocabulary, "of at least 2 tokens")
+    return known
 
 
 def _drawn(among: int, length: int) -> Tensor:

@@ -1,9 +1,9 @@
 """schedule: repeat data only while the learner is stuck (DiversitySchedule), against fixed repetition and none.
 
-Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). Nobody tells the schedule which
-repetition is best: it notices the plateau, repeats, notices the transition, and lets go. The paper's discussion
-proposes such a schedule; it has no figure of it. Dots are seeds; an open triangle is a run that had not got there when
-it was stopped. Shaded: steps at which the schedule of the first seed repeats.
+Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule notices the plateau,
+repeats, notices the transition, and lets go; it repeats half of the data or one copy more, whatever would be best. The
+paper's discussion proposes such a schedule; it has no figure of it. Dots are seeds; an open triangle is a run that had
+not got there when it was stopped. Shaded: steps at which the schedule of the first seed repeats.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
@@ -103,7 +103,8 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
             table, ends = curves(mine, store), finished(mine, store).set_index("run_id")["plateau_steps"]
             table = table.assign(learnt=table["run_id"].map(ends).astype(float))
             # Other figures may have wanted some of these runs for longer.
-            table = table[~(table["step"] > 1.05 * (table["learnt"] + case.after))]
+            until = (table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
+            table = table[table["step"] <= until]
             named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
             measured = {"step": table["step"], "value": table[case.measure].round(5)}
             measured |= {"repetition": table.get("repetition", 0.0)}
@@ -191,33 +192,35 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 
 def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
-    steps = {way: sorted(part["steps"]) for way, part in rows.groupby("way", sort=False)}
-    last = {way: part["last"].max() for way, part in rows.groupby("way", sort=False)}
-    text = "; ".join(f"{way}: {step_list(s, last[way])}" for way, s in steps.items())
+    ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
+    text = "; ".join(f"{way}: {_listed(part)}" for way, part in ways.items())
     claims = [Claim(f"{case}: steps until learnt, each seed", text, None, None)]
-    if "none" not in steps or "schedule" not in steps:
+    if not {"none", "schedule"} <= set(ways):
         return claims
-    best = next((way for way, role in roles(rows).items() if role == "best fixed"), "")
-    ours = _mean(steps["schedule"], last["schedule"])
-    over_none = f"{_mean(steps['none'], last['none']) / ours:.2f} times{_bound(steps, 'none')}"
-    if best:
-        over_none += f"; than the best fixed, {best}: {_mean(steps[best], last[best]) / ours:.2f} times"
-    claims.append(Claim(f"{case}: the schedule is faster than none", over_none, None, None))
-    final = {way: rows.loc[rows["way"] == way, "final"] for way in ("none", "schedule")}
+    faster = f"none: {_ratio(ways['none'], ways['schedule'])}"
+    best = next((way for way, role in roles(rows).items() if role == "best fixed" and way), None)
+    if best is not None:
+        faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'])}"
+    claims.append(Claim(f"{case}: so many times as fast is the schedule as", faster, None, None))
     kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
-    ends = " and ".join(
-        f"{way} {values.mean():.3f} ({values.min():.3f} to {values.max():.3f})" for way, values in final.items()
-    )
-    claims.append(Claim(f"{case}: clean {kind} at the end", ends, None, None))
+    final = {way: ways[way]["final"] for way in ("none", "schedule")}
+    ends = ", ".join(f"{way} {x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items())
+    claims.append(Claim(f"{case}: clean {kind} after it has learnt", ends, None, None))
     return claims
 
 
-def _mean(steps: Sequence[float], last: float) -> float:
-    """Of the seeds, in logarithms; a run that has not learnt counts with the steps it had."""
-    return float(np.exp(np.mean(np.log(np.minimum(steps, last)))))
+def _listed(runs: pd.DataFrame) -> str:
+    """Steps of the seeds, `> its last step` for one that has not learnt."""
+    shown = sorted(zip(runs["steps"], runs["last"], strict=True))
+    return ", ".join(f"{step:.0f}" if np.isfinite(step) else f">{last:.0f}" for step, last in shown)
 
 
-def _bound(steps: dict[str, list[float]], way: str) -> str:
-    if np.isinf(steps["schedule"]).any():
-        return " at most, since not every seed of the schedule got there"
-    return " at least, since not every seed without got there" if np.isinf(steps[way]).any() else ""
+def _ratio(slow: pd.DataFrame, fast: pd.DataFrame) -> str:
+    """How many times as fast, by the seeds' means in logarithms. A run that has not learnt counts with the steps it
+    had, which makes it a bound."""
+    means = [np.log(np.minimum(runs["steps"], runs["last"])).mean() for runs in (slow, fast)]
+    bounds = bool(np.isinf(slow["steps"]).any()), bool(np.isinf(fast["steps"]).any())
+    if all(bounds):
+        return "unknown, since in both a seed has not learnt"
+    sense = {(True, False): "at least ", (False, True): "at most "}.get(bounds, "")
+    return f"{sense}{np.exp(means[0] - means[1]):.2f}"

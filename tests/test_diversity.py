@@ -97,7 +97,10 @@ def test_bad_settings_are_refused():
             DiversitySchedule(**options)
 
 
-WORDS = ["task.T=16", "task.d=8", "schedule.name=adaptive", "schedule.patience=30", "train.max_steps=200"]
+WORDS = [
+    *("task.T=16", "task.d=8", "schedule.name=adaptive", "schedule.patience=30", "train.max_steps=200"),
+    *("model.width=32", "model.qk=8"),
+]
 
 
 def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from unstuck.errors import BadInput
 
@@ -139,9 +139,9 @@ def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> t
     mean = float(np.dot(weights, [m for m, _ in opinions]))
     parts = weights * spreads
     spread = math.sqrt((1 - TOGETHER) * np.sum(parts**2) + TOGETHER * np.sum(parts) ** 2)
-    past = stats.norm.cdf(now, mean, spread)
+    past = float(ndtr((now - mean) / spread))
     if past > 1 - 1e-9:  # overdue by all opinions
         mean, past = now, 0.5
     quantiles = [past + (1 - past) * q for q in (0.5, 0.5 - level / 2, 0.5 + level / 2)]
-    median, low, high = (math.exp(float(x)) for x in stats.norm.ppf(quantiles, mean, spread))
+    median, low, high = (math.exp(float(x)) for x in mean + spread * ndtri(quantiles))
     return median, low, high

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pandas as pd
 import torch
@@ -136,7 +136,7 @@ class Run:
         task = self.task
         if self.diversity is not None:
             self._advise(self.diversity)
-            task = repeating(task, self.spec.schedule.key, self.diversity.repetition)
+            task = self._repeating(self.diversity)
         drawn = task.batch(self.step, self.spec.train.batch, self.data, self.world)
         batch = Batch(*(x.to(self.device) for x in drawn))
         self.model.train()
@@ -182,10 +182,9 @@ class Run:
                 schedule.forecasted(Forecaster().of_curve(signs))
         self.evaluating += time.perf_counter() - begun
 
-    def _repeated(self) -> float:
-        """How much is repeated now, as the task has it."""
-        key, now = self.spec.schedule.key, self.diversity.repetition if self.diversity else 0.0
-        return float(getattr(repeating(self.task, key, now), key) - getattr(self.task, key))
+    def _repeating(self, schedule: DiversitySchedule) -> Task:
+        """The task as it is trained on now."""
+        return cast(Task, repeating(self.task, self.spec.schedule.key, schedule.repetition))
 
     # -- looking at it
 
@@ -260,7 +259,8 @@ class Run:
             row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
         row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
         if self.diversity is not None:
-            row["repetition"] = self._repeated()
+            key = self.spec.schedule.key
+            row["repetition"] = float(getattr(self._repeating(self.diversity), key) - getattr(self.task, key))
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)

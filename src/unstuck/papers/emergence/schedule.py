@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
@@ -97,10 +97,11 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     parts = []
     for case in CASES[profile]:
         ways = _ways(case, profile)
-        if any(len(finished(mine, store)) < len(mine) for mine in ways.values()):
+        done = {way: finished(mine, store) for way, mine in ways.items()}
+        if any(len(done[way]) < len(mine) for way, mine in ways.items()):
             continue
         for way, mine in ways.items():
-            table, ends = curves(mine, store), finished(mine, store).set_index("run_id")["plateau_steps"]
+            table, ends = curves(mine, store), done[way].set_index("run_id")["plateau_steps"]
             table = table.assign(learnt=table["run_id"].map(ends).astype(float))
             # Other figures may have wanted some of these runs for longer.
             until = (table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
@@ -128,9 +129,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 def roles(found: pd.DataFrame) -> dict[str, str]:
     """Which way is the best fixed repetition (most seeds that learn, then the mean), and which the strongest."""
     fixed = [way for way in found["way"].unique() if way not in ("none", "schedule")]
-    best = min(fixed, key=lambda way: _rank(found.loc[found["way"] == way, "steps"]), default="")
+    best = sorted(fixed, key=lambda way: _rank(found.loc[found["way"] == way, "steps"]))[:1]
     names = dict.fromkeys(fixed, "fixed") | dict.fromkeys(fixed[-1:], "strongest fixed")
-    return {"none": "none", **names, best: "best fixed", "schedule": "schedule"}
+    return {"none": "none", **names, **dict.fromkeys(best, "best fixed"), "schedule": "schedule"}
 
 
 def _rank(steps: pd.Series) -> tuple[float, float]:
@@ -198,7 +199,7 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     if not {"none", "schedule"} <= set(ways):
         return claims
     faster = f"none: {_ratio(ways['none'], ways['schedule'])}"
-    best = next((way for way, role in roles(rows).items() if role == "best fixed" and way), None)
+    best = next((way for way, role in roles(rows).items() if role == "best fixed"), None)
     if best is not None:
         faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'])}"
     claims.append(Claim(f"{case}: so many times as fast is the schedule as", faster, None, None))
@@ -212,7 +213,7 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
 def _listed(runs: pd.DataFrame) -> str:
     """Steps of the seeds, `> its last step` for one that has not learnt."""
     shown = sorted(zip(runs["steps"], runs["last"], strict=True))
-    return ", ".join(f"{step:.0f}" if np.isfinite(step) else f">{last:.0f}" for step, last in shown)
+    return ", ".join(step_list([step], last) for step, last in shown)
 
 
 def _ratio(slow: pd.DataFrame, fast: pd.DataFrame) -> str:

@@ -25,6 +25,7 @@ from unstuck.runs.sweep import expand, run_sweep, stored_results
 from unstuck.spec import load_spec
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import config
+from waiting import eventually
 
 TINY = [
     "task.T=6",
@@ -135,10 +136,7 @@ def test_workers_end_with_their_parent(tmp_path):
     workers = children(process.pid)
     process.kill()  # the parent alone
     process.wait()
-    deadline = time.monotonic() + 40
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), seconds=40)
 
 
 def children(pid: int) -> list[int]:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, mean
+from unstuck.scalars import number
 
 NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data that are compared with those before
@@ -92,7 +93,7 @@ class DiversitySchedule:
 
     def step(self, loss: Any) -> float:
         """Take the loss of a step, a number or a tensor of one; returns the repetition for the next."""
-        loss = _number(loss)
+        loss = number(loss)
         if not math.isfinite(loss) or self.stage == "done":
             return self.repetition
         self.steps, self.since = self.steps + 1, self.since + 1
@@ -140,7 +141,7 @@ class DiversitySchedule:
     def measured(self, clean: Any) -> None:
         """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
         from there to about the plateau's level or below, or from the plateau itself."""
-        clean = _number(clean)
+        clean = number(clean)
         if self.stage != "repeating" or self.last is None or not math.isfinite(clean):
             return
         self.clean.append(clean)
@@ -180,10 +181,6 @@ PROGRESS = (
     *("repetition", "stage", "next", "plateau", "last", "settled"),
     *("expected", "wait", "steps", "since"),
 )
-
-
-def _number(value: Any) -> float:
-    return float(value.detach() if hasattr(value, "detach") else value)
 
 
 def repeating(task: Any, key: str, repetition: float) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.runs.store import RunDirectory
+from unstuck.scalars import number
 
 from .record import attention_maps
 
@@ -70,7 +71,7 @@ class Watch:
 
     def look(self, step: int, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
-        row = {"step": float(step), **{k: _number(v) for k, v in measures.items()}}
+        row = {"step": float(step), **{k: number(v) for k, v in measures.items()}}
         if self.probe is not None:
             maps = self.attention(self.model, self.probe)
             _checked(maps)
@@ -126,10 +127,6 @@ def _drawn(among: int, length: int) -> Tensor:
     if among < length:
         return torch.randint(among, (INDUCTION, length), generator=rng)
     return torch.stack([torch.randperm(among, generator=rng)[:length] for _ in range(INDUCTION)])
-
-
-def _number(value: Any) -> float:
-    return float(value.detach() if isinstance(value, Tensor) else value)
 
 
 def _checked(maps: list[Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""An option for the browser's tests: where the screenshots of README and docs go."""
+"""What more than one file of tests needs: where the screenshots of README and docs go, W&B without a network."""
 
 from pathlib import Path
 
@@ -17,3 +17,16 @@ def screenshots(request, tmp_path_factory):
         return tmp_path_factory.mktemp("screenshots")
     chosen.mkdir(parents=True, exist_ok=True)
     return chosen
+
+
+@pytest.fixture
+def offline_wandb(tmp_path, monkeypatch):
+    """W&B as in a new process, writing below tmp_path: it reads its environment once, at the first use of a process."""
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb.teardown()
+    yield wandb
+    wandb.teardown()

@@ -147,7 +147,7 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
         assert (out, err.count("\n")) == ("", 1)
 
 
-def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, monkeypatch):
+def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, offline_wandb):
     from torch.utils.tensorboard import SummaryWriter
 
     curve = by_the_law(1000, upto=0.5, rows=300).astype({"step": int}).drop_duplicates("step")  # more than one block
@@ -158,11 +158,7 @@ def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, monkeypatch):
             if name != "step":
                 writer.add_scalar(name, value, int(row["step"]))
     writer.close()
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    import wandb
-
-    run = wandb.init(project="test", dir=str(tmp_path))
+    run = offline_wandb.init(project="test")
     for row in curve.to_dict("records"):
         run.log({k: v for k, v in row.items() if k != "step"}, step=int(row["step"]))
     run.finish()

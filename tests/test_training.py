@@ -236,10 +236,7 @@ def test_tensorboard_gets_every_row(tmp_path, capsys):
     assert "attn_1_1" in board.Tags()["scalars"]
 
 
-def test_wandb_works_offline(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    monkeypatch.setenv("WANDB_SILENT", "true")
+def test_wandb_works_offline(tmp_path, capsys, offline_wandb):
     words = ["train", "regression", *TINY, "train.max_steps=12", "--out", str(tmp_path / "runs")]
     assert main([*words, "--wandb", "plateaus", "--json"]) == 0
     capsys.readouterr()

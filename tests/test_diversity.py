@@ -20,8 +20,8 @@ from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.training.diversity import repeating
 from unstuck.training.loop import Run
+from unstuck.training.repetition import repeating
 
 
 def feed(detector, values):
@@ -113,7 +113,7 @@ def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):
     directory = Store(tmp_path).run("a")
     directory.path.mkdir()
     directory.write_checkpoint(first.checkpoint())
-    assert first.signs
+    assert first.repetition.signs
     second = Run(load_spec("regression", WORDS), directory.read_checkpoint()).advance()
     pd.testing.assert_frame_equal(second.curve, whole.curve)
 
@@ -136,8 +136,8 @@ def test_how_often_rows_are_written_does_not_change_a_scheduled_run():
     often, seldom = (Run(load_spec("regression", [*words, f"train.probe_every={n}"])) for n in (7, 50))
     often.advance()
     seldom.advance()
-    assert often.diversity.changes == seldom.diversity.changes
-    assert len(often.diversity.changes) > 1
+    assert often.repetition.schedule.changes == seldom.repetition.schedule.changes
+    assert len(often.repetition.schedule.changes) > 1
     assert all(torch.equal(a, b) for a, b in zip(often.model.parameters(), seldom.model.parameters(), strict=True))
 
 

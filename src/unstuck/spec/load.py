@@ -143,7 +143,7 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         parts["train"] = dataclasses.replace(parts["train"], device=device)
     spec = RunSpec(**parts, seed=seed)
     if spec.schedule.name != "none":
-        from unstuck.training.diversity import repeating
+        from unstuck.training.repetition import repeating
 
         repeating(spec.task, spec.schedule.key, spec.schedule.most)  # is there such a task?
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):

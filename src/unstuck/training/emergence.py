@@ -17,6 +17,12 @@ from typing import Any, Self
 from unstuck.spec import RunSpec
 
 Evaluation = tuple[int, float, bool]  # step, value, whether in full
+GROWTH = 0.04  # one looks every so many steps at first, later every 4% of the steps so far
+
+
+def next_look(step: int, every: int) -> int:
+    """The step at which to look again."""
+    return step + max(every, math.ceil(GROWTH * step))
 
 
 @dataclass

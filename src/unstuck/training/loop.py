@@ -9,29 +9,25 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from unstuck.errors import BadInput
-from unstuck.forecast.forecaster import Forecaster
-from unstuck.forecast.signals import available
 from unstuck.observe.attention import attention_columns, link_columns
 from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
 from unstuck.tasks.task import Batch, Task
 
-from .diversity import DiversitySchedule, repeating
-from .emergence import Evaluation, watch_of
+from .emergence import Evaluation, next_look, watch_of
 from .optimizers import optimizer_of, schedule_of
+from .repetition import Repetition
 from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
-ROW_GROWTH = 0.04  # rows come every probe_every steps at first, later every 4% of the steps so far
 EVALUATION_BATCH = 128
-ADVICE = 5  # times in its patience that the schedule of repetition is told of clean data
 
 
 @dataclass
@@ -99,17 +95,14 @@ class Run:
         self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.schedule = schedule_of(spec, self.optimizer)
-        self.diversity: DiversitySchedule | None = None
-        if spec.schedule.name == "adaptive":
-            self.diversity = DiversitySchedule(spec.schedule.most, patience=spec.schedule.patience)
+        self.repetition = Repetition(spec) if spec.schedule.name == "adaptive" else None
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
         self.sets = self._evaluation_sets()
         self.references = [r.to(self.device) for r in references]  # others' predictions on the evaluation set
         self.watch = watch_of(spec)
-        self.step, self.next_row, self.next_advice = 0, 0, 0
-        self.signs: list[dict[str, float]] = []  # attention as the schedule of repetition is told of it
+        self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.grad_norm = math.nan
@@ -134,9 +127,15 @@ class Run:
     def _train_step(self) -> tuple[float, float]:
         """One step; returns its loss, and its value of the measure that decides."""
         task = self.task
-        if self.diversity is not None:
-            self._advise(self.diversity)
-            task = self._repeating(self.diversity)
+        if self.repetition is not None:
+            begun = time.perf_counter()
+            self.repetition.advise(
+                self.step,
+                loss=lambda: self._evaluate("clean", self.task.probe)["loss"],
+                attention=lambda: self._observe()[1],
+            )
+            task = self.repetition.task
+            self.evaluating += time.perf_counter() - begun
         drawn = task.batch(self.step, self.spec.train.batch, self.data, self.world)
         batch = Batch(*(x.to(self.device) for x in drawn))
         self.model.train()
@@ -156,35 +155,14 @@ class Run:
             self.schedule.step(self._evaluate("primary", len(self.sets["primary"][1].inputs))["loss"])
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
-        if self.diversity is not None:
-            self.diversity.step(value)
+        if self.repetition is not None:
+            self.repetition.schedule.step(value)
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
         if self.task.decides == "loss":
             return value, value
         measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean().item()
         self.pending_measure += measure
         return value, measure
-
-    def _advise(self, schedule: DiversitySchedule) -> None:
-        """Tell the schedule what it cannot know from training, at steps that depend on nothing but its settings."""
-        if self.step < self.next_advice:
-            return
-        begun = time.perf_counter()
-        every = self.spec.schedule.patience // ADVICE
-        self.next_advice = self.step + every
-        if schedule.stage == "repeating":
-            schedule.measured(self._evaluate("clean", self.task.probe)["loss"])
-        elif schedule.stage == "diverse":
-            self.signs.append({"step": self.step, **self._observe()[1]})
-            self.next_advice = self.step + max(every, math.ceil(ROW_GROWTH * self.step))
-            signs = pd.DataFrame(self.signs)
-            if available(signs):
-                schedule.forecasted(Forecaster().of_curve(signs))
-        self.evaluating += time.perf_counter() - begun
-
-    def _repeating(self, schedule: DiversitySchedule) -> Task:
-        """The task as it is trained on now."""
-        return cast(Task, repeating(self.task, self.spec.schedule.key, schedule.repetition))
 
     # -- looking at it
 
@@ -258,13 +236,12 @@ class Run:
             names = {"test": "primary", "clean": "clean", "like": "like"}
             row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
         row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
-        if self.diversity is not None:
-            key = self.spec.schedule.key
-            row["repetition"] = float(getattr(self._repeating(self.diversity), key) - getattr(self.task, key))
+        if self.repetition is not None:
+            row["repetition"] = self.repetition.added
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
-        self.next_row = self.step + max(self.spec.train.probe_every, math.ceil(ROW_GROWTH * self.step))
+        self.next_row = next_look(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
 
     # -- the whole
@@ -370,7 +347,7 @@ class Run:
             pending_measure=self.pending_measure,
             schedule=self._schedule_state(),
             maps=list(self.spec.train.maps),
-            diversity=self._diversity_state(),
+            diversity=self.repetition.state_dict() if self.repetition is not None else {},
             compare=list(self.spec.train.compare),
         )
 
@@ -379,11 +356,6 @@ class Run:
             return {}
         plain = {k: v for k, v in self.schedule.state_dict().items() if isinstance(v, (int, float, str, bool))}
         return {"lr": self.optimizer.param_groups[0]["lr"], "state": plain}
-
-    def _diversity_state(self) -> dict[str, Any]:
-        if self.diversity is None:
-            return {}
-        return {"state": self.diversity.state_dict(), "signs": list(self.signs), "next": self.next_advice}
 
     def _restore(self, c: Checkpoint) -> None:
         self.model.load_state_dict(
@@ -399,9 +371,8 @@ class Run:
             for group in self.optimizer.param_groups:
                 group["lr"] = c.schedule["lr"]
             self.schedule.load_state_dict(c.schedule["state"])
-        if self.diversity is not None and c.diversity:
-            self.diversity.load_state_dict(c.diversity["state"])
-            self.signs, self.next_advice = list(c.diversity["signs"]), c.diversity["next"]
+        if self.repetition is not None and c.diversity:
+            self.repetition.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
         self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row

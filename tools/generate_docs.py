@@ -1,7 +1,8 @@
 """Write the tables of README and docs/ from results/ and from the command itself, between markers in the Markdown.
 
-    <!-- claims: fig1c fig2-left -->      paper and ours, a row a claim, from results/NAME.json
+    <!-- claims: fig1c fig2-left:2 -->    paper and ours, a row a claim, from results/NAME.json; the first two of one
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
+    <!-- verdicts: all -->                how many claims of all figures agree with the papers
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
@@ -14,13 +15,14 @@ import csv
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"<!-- (claims|table|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (claims|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -42,12 +44,22 @@ def number(value: Any) -> str:
 
 def claims(names: str) -> str:
     rows = []
-    for name in names.split():
+    for word in names.split():
+        name, _, first = word.partition(":")
         result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for i, claim in enumerate(result["claims"]):
+        for i, claim in enumerate(result["claims"][: int(first) if first else None]):
             ours = number(claim["ours"]) + (f" ({claim['note']})" if claim["note"] else "")
             rows.append([name if i == 0 else "", claim["quantity"], number(claim["paper"]), ours, claim["verdict"]])
     return rows_to_markdown(["figure", "quantity", "paper", "ours", "verdict"], rows)
+
+
+def verdicts(_: str) -> str:
+    results = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json")))
+    found = Counter(claim["verdict"] for result in results for claim in result.get("claims", []))
+    return (
+        f"Over all figures {found['agrees']} numbers agree with the papers' and {found['differs']} differ, "
+        f"{found['beside']} stand beside theirs without a verdict, {found['new']} are new."
+    )
 
 
 def table(words: str) -> str:
@@ -95,7 +107,14 @@ def costs(profile: str) -> str:
     return rows_to_markdown(head, rows) + "\n\n" + assumptions()["in words"]
 
 
-WRITERS = {"claims": claims, "table": table, "provenance": provenance, "options": options, "costs": costs}
+WRITERS = {
+    "claims": claims,
+    "table": table,
+    "verdicts": verdicts,
+    "provenance": provenance,
+    "options": options,
+    "costs": costs,
+}
 
 
 def regenerated(text: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast
-from unstuck.forecast.plateau import PlateauDetector, plateau_since
+from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.papers.emergence import schedule as figure
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
@@ -154,8 +154,27 @@ def test_a_plateau_is_found_in_a_curve_and_dated():
     assert plateau_since(curve.tolist()) == pytest.approx(38, abs=6)
     assert plateau_since(np.geomspace(5, 0.1, 200).tolist()) is None
     assert plateau_since([1.0] * 5) is None  # too few rows to say
+    steps = np.arange(1, 1001)
+    for falling_on in (np.linspace(4, 2, 1000), 6 * steps**-0.15, np.linspace(1, 9, 1000)):
+        for noise in (0.0, 0.01):
+            assert plateau_since((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
+            assert plateau_left((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
     long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
     assert plateau_since(long.tolist()) == pytest.approx(2950, abs=200)
+
+
+@given(st.integers(20, 200), st.floats(0.05, 0.7), st.floats(0, 0.02), st.integers(0, 2**20))
+@settings(max_examples=60, deadline=None)
+def test_a_plateau_that_was_left_is_dated(rows, end, noise, seed):
+    """Also where the loss has come to rest far below; but not where it may rest on the next plateau."""
+    rng = np.random.default_rng(seed)
+    fall = [*np.linspace(1, end, 8)[1:], *[end] * 4]
+    for after, left in ((fall, True), ([*fall, *[0.05] * rows], True), ([], False), ([0.8] * rows, False)):
+        curve = np.array([3, 2, 1.4, *[1.0] * rows, *after])
+        found = plateau_left((curve * (1 + noise * rng.standard_normal(len(curve)))).tolist())
+        assert (found is not None) == left
+        if found is not None:
+            assert rows + 3 <= found[1] <= rows + 3 + 8
 
 
 def test_a_fall_on_clean_data_ends_repetition():
@@ -339,3 +358,22 @@ def test_the_figure_takes_its_runs_from_the_store(tmp_path, monkeypatch):
     assert set(table["case"]) == {"regression, T = 4, d = 2"}
     assert table["value"].notna().all()
     assert figure.compare(table)
+
+
+@pytest.mark.parametrize("position", ["random", "fixed", "last"])
+def test_more_copies_stand_in_the_world_of_the_clean_task(position):
+    task = SingleLocation(T=9, d=2, position=position)
+    world = task.world(torch.Generator().manual_seed(0))
+    more = repeating(task, "B", 3.0).sample(50, torch.Generator().manual_seed(1), world).relevant
+    assert (more.sum(1) == 4).all()
+    if position != "random":
+        clean = task.sample(50, torch.Generator().manual_seed(1), world).relevant
+        assert (more | ~clean).all()  # one of them is where it stands without repetition
+
+
+def test_bad_settings_of_a_schedule_are_one_sentence():
+    for wrong in ({"floor": math.nan}, {"patience": 100.5}, {"most": "x"}, {"memory": 0}, {"longest": 5}):
+        with pytest.raises(BadInput, match=next(iter(wrong)) if "memory" not in wrong else "patience"):
+            DiversitySchedule(**wrong)
+    with pytest.raises(BadInput, match=r"schedule\.name"):
+        load_spec("regression", ["schedule.most=0.3"])

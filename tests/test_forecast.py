@@ -15,6 +15,8 @@ from unstuck import Forecaster
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.forecast.calibration import Calibration, calibrate, shipped
+from unstuck.forecast.prior import prior_of
+from unstuck.forecast.protocol import emerged_runs
 from unstuck.forecast.signals import gain, parting, sharpening
 from unstuck.forecast.sources import read_curve
 from unstuck.runs.execute import execute
@@ -91,6 +93,104 @@ def test_what_has_not_happened_by_now_happens_later(plateau, spread, now):
     found = Forecaster(prior=(plateau, spread), calibrations=exact()).of_curve(silent)
     assert now * (1 - 1e-9) <= found.low <= found.plateau <= found.high
     assert 0 <= found.elapsed <= 1 + 1e-9
+
+
+def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
+    """Loggers write the loss more often than attention, and a step in more than one row."""
+    whole = by_the_law(1000, upto=0.5, rows=40).astype({"step": int})
+    expected = Forecaster(calibrations=exact()).of_curve(whole)
+    losses = pd.DataFrame({"step": np.arange(0, 560, 7), "loss": 1.0})
+    for mixed in (
+        pd.concat([losses, whole]),
+        pd.concat([whole, losses]),
+        whole.merge(losses, "outer", on="step"),
+        pd.concat([whole, whole[["step"]].assign(loss=1.0)]).sort_values("step", kind="stable"),
+        whole.assign(attn_9_9=math.nan).iloc[::-1],
+    ):
+        mixed.to_csv(tmp_path / "c.csv", index=False)
+        for curve in (mixed, read_curve(tmp_path / "c.csv")):
+            assert Forecaster(calibrations=exact()).of_curve(curve) == expected
+    with pytest.raises(BadInput, match="attn_L_H"):
+        Forecaster().of_curve(whole.assign(attn_1_0=math.nan, attn_1_1=math.nan))
+
+
+def test_rows_may_be_numpy_or_tensors_and_must_be_numbers():
+    torch = pytest.importorskip("torch")
+    curve = by_the_law(1000, upto=0.6).astype({"step": int})
+    one = Forecaster(calibrations=exact())
+    for row in curve.to_dict("records"):
+        one.update({k: torch.tensor(v) if k.startswith("attn") else np.int64(v) for k, v in row.items()} | {"id": "x"})
+    assert one.forecast().plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau, rel=1e-3)
+    for row in ({"attn_0_0": 1.0}, {"step": 0, "attn_0_0": None}, {"step": 0, "attn_0_0": np.zeros(3)}):
+        with pytest.raises(BadInput, match="row"):
+            Forecaster().update(row)
+    for level in (0, 1, 2, math.nan):
+        with pytest.raises(BadInput, match="level"):
+            Forecaster(level=level)
+
+
+def test_a_run_whose_loss_has_fallen_is_not_forecast(tmp_path, capsys):
+    curve = by_the_law(1000, upto=1.0, rows=60).iloc[:-1]
+    loss = np.where(curve["step"] < 900, 0.55, 0.55 * np.exp(-(curve["step"] - 900) / 20))
+    curve = curve.assign(loss=loss).round(6)
+    curve.to_csv(tmp_path / "c.csv", index=False)
+    assert main(["forecast", str(tmp_path / "c.csv")]) == 0
+    assert capsys.readouterr().out.startswith("left its plateau at about step 9")
+    curve[curve["step"] < 880].to_csv(tmp_path / "c.csv", index=False)
+    assert main(["forecast", str(tmp_path / "c.csv")]) == 0
+    assert capsys.readouterr().out.startswith("leaves the plateau at about step")
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([1.0] * 5, "too few rows"),
+        (np.linspace(4, 2, 100), "still falls"),
+        (np.linspace(1, 9, 100), "rises"),
+        ([*[1.0] * 30, *[math.inf] * 5], "not finite"),
+        ([*np.geomspace(5, 1, 20), *[1.0] * 30], "on a plateau since about step"),
+        ([*[1.0] * 30, 0.7, 0.5, 0.3, 0.2], "left its plateau at about step 3"),
+    ],
+)
+def test_what_a_loss_alone_says(tmp_path, capsys, losses, says):
+    pd.DataFrame({"step": np.arange(len(losses)), "loss": losses}).to_csv(tmp_path / "c.csv", index=False)
+    assert main(["forecast", str(tmp_path / "c.csv")]) == 0
+    assert says in capsys.readouterr().out
+    for more in (["--signal", "gain"], ["--signal", "bogus"], ["--law", str(tmp_path)]):
+        assert main(["forecast", str(tmp_path / "c.csv"), *more]) == 2
+
+
+def runs_by_a_law(**settings):
+    sizes = [(d, T) for d in (8, 16, 32) for T in (16, 32, 64)]
+    rows = [{"d": d, "T": T, "B": 1, "plateau_steps": 10.0 * d * T**0.5, **settings} for d, T in sizes]
+    return pd.DataFrame(rows).assign(status="emerged", threshold=0.1, crossing_0=None, task="single_location")
+
+
+def test_a_law_is_made_of_runs_that_differ_in_its_sizes_only():
+    same, other = runs_by_a_law(p=0.0, lr=1e-4), runs_by_a_law(p=0.5, lr=1e-4)
+    other["plateau_steps"] /= 2
+    scheduled = runs_by_a_law(p=0.0, lr=1e-4).assign(schedule="adaptive")
+    scheduled["plateau_steps"] /= 3
+    table = pd.concat([same, other, scheduled], ignore_index=True)
+    mine = {"task": "single_location", "d": 16, "T": 32, "B": 1, "p": 0.0, "lr": 1e-4, "thresholds": [0.1]}
+    plateau, spread, beyond = prior_of(mine, table, None)
+    assert plateau == pytest.approx(160 * 32**0.5, rel=0.01)
+    assert beyond == ""
+    far = prior_of(
+        {**mine, "d": 128}, table.assign(plateau_steps=table["plateau_steps"] ** 1.01 + table["d"] ** 2), None
+    )
+    assert far[2] == "d"
+    assert far[1] > 3 * spread  # as far off as it is one doubling beyond
+    for wrong in ({"lr": 3e-4}, {"task": "mine"}, {"task": "recall"}):
+        with pytest.raises(BadInput):
+            prior_of({**mine, **wrong}, table, None)
+
+
+def test_runs_under_a_schedule_are_no_part_of_the_protocol(tmp_path):
+    quick = ["task.T=2", "task.d=1", "train.thresholds=0.1", "train.max_steps=3000"]
+    for more in ([], ["schedule.name=adaptive", "schedule.patience=10"]):
+        assert execute(load_spec("regression", [*quick, *more]), Store(tmp_path))["status"] == "emerged"
+    assert len(list(emerged_runs(Store(tmp_path)))) == 1
 
 
 def test_signals_are_zero_at_the_start_and_grow():

@@ -143,3 +143,58 @@ def test_induction_is_tested_on_tokens_that_the_data_have():
     for bad in ([3], [3, 3], 1, {"a": 0, "b": 1}, "ab"):
         with pytest.raises(BadInput, match="vocabulary"):
             Watch(model, vocabulary=bad)
+
+
+class Bare(nn.Module):
+    """One head, without an axis for it."""
+
+    def __init__(self, batch=True):
+        super().__init__()
+        self.map = nn.Linear(4, 4)
+        self.batch = batch
+
+    def forward(self, x):
+        x = self.map(x if self.batch else x[0])
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_attention_without_an_axis_of_heads(batch):
+    model, x = Bare(batch), torch.randn(3 if batch else 1, 5, 4)
+    (weights,) = attention_maps(model, x)
+    assert weights.shape == (len(x), 1, 5, 5)
+    assert set(Watch(model, x).look(0)) == {"step", "entropy_0_0", "distance_0_0"}
+
+
+def test_a_softmax_over_something_else_is_no_attention():
+    class Routing(nn.Module):
+        def forward(self, x):
+            return x.softmax(1) + F.softmax(x, dim=-2) + torch.softmax(x, 0)
+
+    assert attention_maps(Routing(), torch.randn(2, 3, 4, 5)) == []
+
+
+def test_targets_are_a_mask_beside_a_probe():
+    model, x = Bare(), torch.randn(3, 5, 4)
+    for targets in (torch.tensor([[1, 2], [0, 3], [4, 4]]), torch.ones(5, dtype=torch.bool), [1, 2]):
+        with pytest.raises(BadInput, match="targets"):
+            Watch(model, x, targets=targets)
+    with pytest.raises(BadInput, match="without a probe"):
+        Watch(model, vocabulary=9, targets=torch.ones(3, 5, dtype=torch.bool))
+    assert Watch(model, x, targets=torch.ones(3, 5, dtype=torch.bool)).look(0)["attn_0_0"] == pytest.approx(1)
+    assert "attn_0_0" not in Watch(model, x, targets=torch.ones(3, 7, dtype=torch.bool)).look(0)  # another layer's
+
+
+def test_induction_behind_a_first_token():
+    """A head that finds the token after the last time scores 1, also where something stands before the sequence."""
+    half = 24
+
+    def perfect(model, tokens):
+        n, columns = tokens.shape
+        weights = torch.zeros(n, 1, columns, columns)
+        rows = torch.arange(columns - half, columns)
+        weights[:, :, rows, rows - half + 1] = 1.0
+        return [weights]
+
+    begun = Watch(nn.Linear(1, 1), vocabulary=64, tokens=lambda x: F.pad(x, (1, 0)), attention=perfect)
+    assert begun.look(0)["induction_0_0"] == pytest.approx(1)

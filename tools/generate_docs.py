@@ -83,6 +83,8 @@ def options(name: str) -> str:
     command: Any = typer.main.get_command(app).commands[name.strip()]  # type: ignore[attr-defined]
     rows = []
     for p in command.params:
+        if getattr(p, "hidden", False):
+            continue
         given = p.default
         if p.param_type_name == "argument":
             rows.append([f"`{p.metavar}`", "", p.help or ""])

@@ -87,10 +87,11 @@ def explain_law(law: "PowerLaw", predictions: list[dict[str, Any]], ranking: Any
             "them, not further seeds.[/dim]"
         )
     for found in predictions:
-        sizes = ", ".join(f"{k} = {v:g}" for k, v in found.items() if k not in ("plateau", "low", "high", "beyond"))
+        answer = ("plateau", "low", "high", "beyond", "level")
+        sizes = ", ".join(f"{k} = {v:g}" for k, v in found.items() if k not in answer)
         out.print(
-            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], 90% interval {found['low']:,.0f} to "
-            f"{found['high']:,.0f}"
+            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], {found['level']:.0%} interval "
+            f"{found['low']:,.0f} to {found['high']:,.0f}"
         )
     if ranking is not None:
         out.print()
@@ -221,7 +222,7 @@ def _expected(run: Any) -> str:
     curve = pd.DataFrame(run.rows)
     if len(curve) < 3 or run.watch.crossings or not run.watch.thresholds or not available(curve):
         return ""
-    return f"\n{Forecaster().of_curve(curve)}"
+    return f"\n{Forecaster().told(curve)}"
 
 
 def _ladder(row: dict[str, float]) -> str:

@@ -30,8 +30,13 @@ def forecast(
         Path | None, typer.Option("--law", metavar="STORE", help="Runs whose law is a second opinion on this one.")
     ] = None,
     formula: Annotated[
-        str, typer.Option("--formula", metavar="FORMULA", help="Of that law, in the settings of this run.")
-    ] = "d + T/B",
+        str | None,
+        typer.Option(
+            "--formula",
+            metavar="FORMULA",
+            help='Of that law, in the settings of this run; regression has "d + T/B", recall "tokens + pairs".',
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option("--level", parser=real, metavar="NUMBER", help="Coverage of the interval.")
     ] = 0.8,
@@ -51,9 +56,10 @@ def forecast(
     """
     from unstuck.forecast.forecaster import Forecaster
     from unstuck.forecast.signals import available
-    from unstuck.forecast.sources import read_curve
+    from unstuck.forecast.sources import loss_column, read_curve
 
     with named_options({"level", "signal"}), warnings_as_sentences():
+        forecaster = Forecaster(signal, None, level)
         curve = read_curve(source)
         ended = _emerged(source)
         if ended is not None:
@@ -64,16 +70,17 @@ def forecast(
             else:
                 print(f"emerged at step {ended:,.0f}: there is nothing left to forecast")
             return
-        if not available(curve) and (loss := _loss_column(curve)) is not None:
+        prior = None if law is None else _opinion(source, law, formula)
+        if signal == "auto" and prior is None and not available(curve) and (loss := loss_column(curve)) is not None:
             _loss_alone(curve, loss, as_json)
             return
-        prior = None if law is None else _opinion(source, law, formula)
-        found = Forecaster(signal, prior, level).of_curve(curve)
+        forecaster.prior = prior
+        found = forecaster.told(curve)
     if as_json:
         print(json.dumps(asdict(found)))
         return
     print(found)
-    if prior is not None:
+    if prior is not None and found.left is None:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
 
 
@@ -85,49 +92,52 @@ def _emerged(source: Path) -> float | None:
     return None if row is None or row["status"] != "emerged" else row["plateau_steps"]
 
 
-def _loss_column(curve: Any) -> str | None:
-    names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-    named = [c for c in curve if "loss" in c.lower()]
-    return next((c for c in names if c in curve), named[0] if named else None)
-
-
 def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
     """What a loss says without attention: whether it stands still, and since when; not for how long."""
-    from unstuck.forecast.plateau import plateau_since
+    import numpy as np
+
+    from unstuck.forecast.plateau import ROWS, plateau_left, plateau_since
 
     rows = curve.dropna(subset=column)
-    start = plateau_since(rows[column].tolist())
-    since = None if start is None else float(rows["step"].iloc[start])
-    level = None if start is None else float(rows[column].iloc[start:].mean())
-    now = int(rows["step"].iloc[-1])
+    finite = rows[np.isfinite(rows[column])]
+    losses = finite[column].tolist()
+    now, steps = int(rows["step"].iloc[-1]), finite["step"].tolist()
+    start = plateau_since(losses)
+    left = plateau_left(losses)
+    since = None if start is None else float(steps[start])
+    level = None if start is None else float(finite[column].iloc[start:].mean())
     if as_json:
+        found = {"step": now, "plateau": None, "sign": False, "signal": column, "since": since, "loss": level}
+        print(json.dumps({**found, "left": None if left is None else float(steps[left[1]])}))
+        return
+    if not len(finite) or steps[-1] < now:
+        print(f"{column} is not finite at step {now:,}: the run has diverged")
+    elif len(losses) < ROWS:
+        print(f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}")
+    elif left is not None:
         print(
-            json.dumps({"step": now, "plateau": None, "sign": False, "signal": column, "since": since, "loss": level})
+            f"left its plateau at about step {steps[left[1]]:,.0f}: {column} is {losses[-1]:.4g} now, at step {now:,}"
         )
-        return
-    if since is None:
-        print(f"not on a plateau at step {now:,}: {column} still falls")
-        return
-    print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,}")
-    say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
+    elif since is None:
+        part = losses[-max(ROWS, len(losses) // 4) :]
+        rises = float(np.mean(part[len(part) // 2 :])) > float(np.mean(part[: len(part) // 2]))
+        print(f"not on a plateau at step {now:,}: {column} {'rises' if rises else 'still falls'}")
+    else:
+        print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,}")
+        say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 
-def _opinion(source: Path, store: Path, formula: str) -> tuple[float, float]:
+def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
     """What the law of other runs says of this one: plateau, and standard deviation of its logarithm."""
-    from unstuck.laws import fit_power_law, read_table
+    from unstuck.forecast.prior import prior_of
+    from unstuck.laws import read_table
     from unstuck.runs.store import RunDirectory, flatten
 
     spec = RunDirectory(source).spec() if source.is_dir() else None
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), to ask a law about it")
-    mine = flatten(spec)
-    table: Any = read_table(store)
-    table = table[table["run_id"] != source.name]
-    alike = [c for c in ("task", "model", "optim", "layers", "heads", "layer_norm", "lr", "batch") if c in table]
-    for column in alike:
-        table = table[table[column] == mine.get(column)]
-    fitted = fit_power_law(table, formula, offset="fit")
-    said = fitted.predict_interval(mine, level=0.6827).iloc[0]
-    if said["beyond"]:
-        say(f"warning: this size lies beyond the runs of the law (in {said['beyond']}).")
-    return float(said["plateau"]), float(math.log(said["high"] / said["low"]) / 2)
+    table = read_table(store)
+    plateau, spread, beyond = prior_of(flatten(spec), table[table["run_id"] != source.name], formula)
+    if beyond:
+        say(f"warning: this size lies beyond the runs of the law (in {beyond}), so it is believed less.")
+    return plateau, spread

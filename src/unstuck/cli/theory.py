@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -96,8 +96,15 @@ def fit(
     ],
     more: Annotated[list[str] | None, typer.Argument(metavar="", hidden=True)] = None,
     level: Annotated[
-        float, typer.Option("--level", parser=real, metavar="NUMBER", help="Coverage of the intervals.")
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            "--level",
+            parser=real,
+            metavar="NUMBER",
+            help="Coverage of the intervals; if not given, 0.95 for exponents, 0.9 for predictions.",
+            show_default=False,
+        ),
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="CONDITION", help="Keep rows such as T=64 or 'd<=32'; may be repeated."),
@@ -145,20 +152,28 @@ def fit(
       unstuck fit runs "d + T/B" --compare "d + T*log(T)/B" --compare "T/B" --predict d=64 T=256 B=1
     """
     from unstuck.laws import compare_laws, fit_power_law, read_table
-    from unstuck.laws.tables import at_threshold
+    from unstuck.laws.tables import at_threshold, unscheduled
     from unstuck.laws.tables import where as where_rows
 
     with named_options({"level", "where", "threshold", "offset"}), warnings_as_sentences():
-        table = where_rows(read_table(source), where or [])
+        table = unscheduled(where_rows(read_table(source), where or []))
         if threshold is not None:
             table = at_threshold(table, threshold)
         elif "threshold" in table and table["threshold"].nunique() > 1:
             several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
             raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
-        law = fit_power_law(table, formula, level=level, offset="fit" if offset == "fit" else real(offset))
-        asked = [_sizes(words) for words in _joined(predict or [], more or [])]
-        predictions = [{**sizes, **law.predict_interval(sizes).iloc[0].to_dict()} for sizes in asked]
-        ranking = compare_laws(table, [formula, *compare]) if compare else None
+        begins: Any = "fit" if offset == "fit" else real(offset)
+        law = fit_power_law(table, formula, level=0.95 if level is None else level, offset=begins)
+        covers = 0.9 if level is None else level
+        predictions = []
+        for words in _joined(predict or [], more or []):
+            sizes = _sizes(words)
+            given = {name.rpartition(".")[2] for name in sizes}  # task.T and T are one
+            lacks = {c: None for term in law.terms for c in term.columns if c.rpartition(".")[2] not in given}
+            if lacks:
+                raise BadInput("--predict", words, f"a size for each column of the law, {', '.join(lacks)} too")
+            predictions.append({**sizes, **law.predict_interval(sizes, covers).iloc[0].to_dict(), "level": covers})
+        ranking = compare_laws(table, [formula, *compare], begins) if compare else None
     if law.censored > law.used:
         say(
             f"warning: {law.censored - law.used} of {law.n + law.censored} runs did not emerge and, as their last step "
@@ -175,7 +190,7 @@ def fit(
         if predictions:
             answer["predictions"] = predictions
         if ranking is not None:
-            answer["laws"] = ranking.to_dict("records")
+            answer["laws"] = ranking.astype(object).where(ranking.notna(), None).to_dict("records")
         print(json.dumps(answer))
         return
     from unstuck.explain import explain_law

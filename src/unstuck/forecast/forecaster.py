@@ -11,7 +11,7 @@ recedes as fast as the steps pass.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,13 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from unstuck.errors import BadInput
+from unstuck.scalars import number
+from unstuck.theory.setting import real
 
 from .calibration import Calibration, shipped
-from .signals import SIGNALS, available, chance
+from .plateau import plateau_left
+from .signals import SIGNALS, available, chance, recorded
+from .sources import loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
 QUIET = {"gain": (0.05, 0.1), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
@@ -35,7 +39,7 @@ TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smal
 @dataclass(frozen=True)
 class Forecast:
     """The step at which the run will leave its plateau: median, and an interval of `level`. `plateau` is None where
-    there is neither a sign of emergence nor a law."""
+    there is neither a sign of emergence nor a law. `left` is the step at which the loss has left it already."""
 
     step: int
     plateau: float | None
@@ -45,8 +49,11 @@ class Forecast:
     sign: bool  # of emergence, in the signal
     signal: str
     level: float
+    left: float | None = None
 
     def __str__(self) -> str:
+        if self.left is not None:
+            return f"left its plateau at about step {self.left:,.0f}, as the loss shows"
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
             return f"no sign of emergence by step {self.step:,} (signal: {self.signal})"
         seen = "" if self.sign else "; no sign of it yet, this is the law's word"
@@ -74,24 +81,39 @@ class Forecaster:
             raise BadInput("signal", signal, f"one of auto, {', '.join(SIGNALS)}")
         if prior is not None and not (prior[0] > 0 and prior[1] > 0):
             raise BadInput("prior", prior, "a plateau above 0 and a standard deviation above 0")
-        self.signal, self.prior, self.level = signal, prior, level
+        self.signal, self.prior = signal, prior
+        self.level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         self.calibrations = dict(shipped() if calibrations is None else calibrations)
         self.rows: list[dict[str, float]] = []
 
     def update(self, row: Mapping[str, Any]) -> "Forecaster":
-        """Take a row: `step`, and for every layer and head `attn_L_H` or `entropy_L_H`."""
-        self.rows.append({k: float(v) for k, v in row.items() if isinstance(v, (int, float))})
+        """Take a row: `step`, and for every layer and head `attn_L_H` or `entropy_L_H`, numbers or tensors of one."""
+        try:
+            self.rows.append({k: number(v) for k, v in row.items() if not isinstance(v, str)})
+        except (TypeError, ValueError, RuntimeError) as e:
+            raise BadInput("the row", f"one with {e}", "made of numbers") from e
+        if "step" not in row:
+            raise BadInput("the row", ", ".join(row), "one with a step")
         return self
 
     def forecast(self) -> Forecast:
         """From the rows so far."""
-        return self.of_curve(pd.DataFrame(self.rows))
+        return self.told(pd.DataFrame(self.rows))
+
+    def told(self, curve: pd.DataFrame) -> Forecast:
+        """From a curve up to its last row; where it has a loss, that tells whether the plateau is over."""
+        said = self.of_curve(curve)
+        name = loss_column(curve)
+        rows = curve if name is None else curve[np.isfinite(curve[name].to_numpy(dtype=float))].sort_values("step")
+        gone = None if name is None else plateau_left(rows[name].tolist())
+        return said if gone is None else replace(said, left=float(rows["step"].iloc[gone[1]]))
 
     def of_curve(self, curve: pd.DataFrame) -> Forecast:
-        """From a curve up to its last row."""
-        if curve.empty:
-            raise BadInput("the curve", "empty", "one with at least one row")
+        """From the attention of a curve up to its last row."""
+        if curve.empty or "step" not in curve:
+            raise BadInput("the curve", "empty" if curve.empty else "one without step", "one with step and a row")
         name = self._chosen(curve)
+        curve = recorded(curve, name).sort_values("step")
         steps = curve["step"].to_numpy(dtype=float)
         values = SIGNALS[name][1](curve)
         step, value = steps[-1], values[-1]

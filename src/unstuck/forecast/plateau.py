@@ -1,17 +1,23 @@
-"""Has a loss stopped falling? From the curve alone, with no threshold."""
+"""Has a loss stopped falling? From the curve alone: no level of the loss has to be given."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-ROWS = 10  # at least, that make a plateau
-STARTS = 200  # at most, that are tried
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+ROWS, PART = 10, 4  # a plateau has so many rows at least, and lasts for a quarter of all
+SURE, STILL = 3.0, 0.01  # its halves differ by no more than so many standard errors, or by this part
+LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they lie below one that was left; if at rest
+ENDS = 60  # of plateaus that are tried
 
 
 @dataclass
 class PlateauDetector:
-    """Has a noisy measure stopped falling? Without a threshold, from its own noise.
+    """Has a noisy measure stopped falling? From its own noise.
 
     The steps since the last change of level are halved; the measure stands still if the mean of the second half is not
     below that of the first by more than `sure` standard errors, nor by more than `tolerance` of its value.
@@ -52,22 +58,85 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def plateau_since(losses: Sequence[float]) -> int | None:
-    """The row from which on a loss has stood still to the end; None where it still falls.
+    """The row from which on a loss has stood still to the end, for a quarter of all rows at least; None where it falls
+    or rises.
 
     Examples:
         >>> plateau_since([5, 4, 3, 2, 1.5, 1.2] + [1.0] * 20), plateau_since(list(range(50, 0, -1)))
         (6, None)
     """
-    detector = PlateauDetector()
-    for start in range(0, len(losses) - ROWS + 1, max(1, len(losses) // STARTS)):
-        rest = losses[start:]
-        if detector.flat(rest) and detector.flat(rest[: max(ROWS, len(rest) // 4)]):
-            return start + _fallen(rest)
+    return _since(_Rows(losses), len(losses))
+
+
+def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
+    """The plateau that a loss has fallen from: its first row, and the first row below it. None where there was none,
+    and where the loss stands again at a level that may be the next one's. A loss that falls all the time is nearly
+    still for short whiles; but then it has not come down by more than it fell there would have it.
+
+    Examples:
+        >>> plateau_left([3, 2] + [1.0] * 20 + [0.8, 0.5, 0.3, 0.1]), plateau_left([3, 2] + [1.0] * 20)
+        ((2, 23), None)
+    """
+    if len(losses) < ROWS:
+        return None
+    rows, now = _Rows(losses), median(losses[-LATELY:])
+    stands = _since(rows, len(losses)) is not None
+    for end in range(len(losses) - 1, ROWS - 1, -max(1, len(losses) // ENDS)):
+        start = _since(rows, end)
+        if start is None:
+            continue
+        level = median(losses[start:end])
+        low = level - FALL * abs(level)
+        if now < low + min(0.0, rows.drift(start, end)) and not (stands and now > MASTERED * level):
+            below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + LATELY])) < low)
+            return start, next(below)
     return None
 
 
-def _fallen(losses: Sequence[float]) -> int:
-    """How many of the first losses still lie above the level, by more than others differ from it."""
-    level = median(losses)
-    spread = 3 * 1.4826 * median([abs(v - level) for v in losses])
-    return next(i for i, v in enumerate(losses) if v <= level + max(spread, 0.02 * abs(level)))
+class _Rows:
+    """Losses, with sums that tell the mean and variance of any stretch of them."""
+
+    def __init__(self, losses: Sequence[float]) -> None:
+        self.losses = np.asarray(losses, dtype=float)
+        self.middle = float(self.losses.mean()) if len(self.losses) else 0.0
+        away = self.losses - self.middle
+        self.sums, self.squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (away, away**2))
+
+    def still(self, starts: Rows, ends: Rows) -> NDArray[np.bool_]:
+        """Do the two halves of each stretch differ by no more than their noise, or by no more than STILL?"""
+        half = (ends - starts) // 2
+        first, second = (self._moments(a, a + half) for a in (starts, ends - half))
+        noise = np.sqrt((first[1] + second[1]) / half)
+        allowed = np.maximum(SURE * noise, STILL * np.abs(first[0] + self.middle))
+        return np.asarray(np.abs(first[0] - second[0]) <= allowed)
+
+    def drift(self, start: int, end: int) -> float:
+        """How far a stretch, going on as it goes, will have come from its middle at the last row of all."""
+        half = (end - start) // 2
+        first, second = self.losses[start : start + half].mean(), self.losses[end - half : end].mean()
+        return float((second - first) / (end - start - half) * (len(self.losses) - (start + end) / 2))
+
+    def _moments(self, a: Rows, b: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        n = b - a
+        mean = (self.sums[b] - self.sums[a]) / n
+        variance = np.maximum(self.squares[b] - self.squares[a] - n * mean**2, 0.0) / np.maximum(n - 1, 1)
+        return mean, variance
+
+
+def _since(rows: _Rows, end: int) -> int | None:
+    """The first row from which on the first `end` rows stand still, and stood still at once."""
+    least = max(ROWS, end // PART)
+    if end < least:
+        return None
+    starts = np.arange(end - least + 1)
+    ends = np.full_like(starts, end)
+    begun = starts + np.maximum(ROWS, (ends - starts) // PART)
+    found = np.flatnonzero(rows.still(starts, ends) & rows.still(starts, begun))
+    if not len(found):
+        return None
+    losses = rows.losses[found[0] : end]
+    level = float(np.median(losses))
+    spread = SURE * 1.4826 * float(np.median(np.abs(losses - level)))
+    if np.median(losses[-LATELY:]) < level - max(spread, FALL * abs(level)):  # it is falling just now
+        return None
+    return int(found[0] + np.argmax(losses <= level + max(spread, 0.02 * abs(level))))  # the first are on their way

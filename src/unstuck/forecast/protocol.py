@@ -17,24 +17,25 @@ from unstuck.runs.store import Store
 
 from .calibration import WITHIN_80, Calibration, calibrate
 from .forecaster import Forecaster
+from .prior import FORMULAS, extrapolation_error, opinion
 from .signals import SIGNALS, chance
 
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
 GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
 NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
-LEVEL = 0.8
+LEVEL, LAW = 0.8, FORMULAS["single_location"]
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 
 
 def emerged_runs(store: Store) -> Iterator[Measured]:
-    """Every run of regression and recall in a store that emerged."""
+    """Every run of regression and recall in a store that emerged, but those under a diversity schedule."""
     for directory in store:
         result = (directory.status() or {}).get("result")
         curve = directory.curve()
-        if not result or result["status"] != "emerged" or curve is None:
-            continue
         spec = directory.spec() or {}
+        if not result or result["status"] != "emerged" or curve is None or "schedule" in spec:
+            continue
         task, model = spec["task"], spec["model"]
         if task["name"] not in ("single_location", "recall") or "layers" not in model:
             continue
@@ -52,13 +53,15 @@ def is_standard(run: dict[str, Any]) -> bool:
 
 
 def between(run: dict[str, Any]) -> bool:
-    """Cells of the grid of (d, T, B) like the fields of one colour of a chessboard; runs with p; seeds from 2 on."""
+    """Held out: cells of the grid of (d, T, B) like the fields of one colour of a chessboard; runs with p; seeds from
+    2 on."""
     field = round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"]))
     return field % 2 == 1 or run["p"] > 0 or run["seed"] >= 2
 
 
 def beyond(run: dict[str, Any]) -> bool:
-    """Everything larger than what the forecaster was tuned on: a factor of two in d, T or B, and all runs with p."""
+    """Held out: everything larger than what the forecaster was tuned on, by a factor of two in d, T or B; runs with
+    p."""
     return run["d"] >= 64 or run["T"] >= 128 or run["B"] >= 8 or run["p"] > 0
 
 
@@ -102,26 +105,13 @@ def by_loss(part: pd.DataFrame, threshold: float, column: str) -> float:
     return float(min((threshold - offset) / slope, 1e3 * now))
 
 
-def extrapolation_error(table: pd.DataFrame) -> float:
-    """How far off a law is one doubling beyond its sizes, in logarithms: for d and for T/B, fitted without the largest
-    value and tested on it. Exponents that rise with size err to the same side, so the two errors are added up."""
-    total = 0.0
-    for size in (table["d"], table["T"] / table["B"]):
-        largest = size == size.max()
-        said = fit_power_law(table[~largest], "d + T/B", offset="fit").predict(table[largest])
-        total += float(np.sqrt(np.mean(np.log(said / table.loc[largest, "plateau_steps"]) ** 2)))
-    return total
-
-
 def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
     rows = []
     for run, curve in chosen:
         regression = run["name"] == "single_location"
         prior = None
-        if regression and is_standard(run):
-            found = law.predict_interval({"d": run["d"], "T": run["T"], "B": run["B"]}, level=0.6827).iloc[0]
-            spread = float(np.log(found["high"] / found["low"]) / 2)
-            prior = (float(found["plateau"]), max(spread, off) if found["beyond"] else spread)
+        if regression and is_standard(run) and not run["p"]:  # the law is one of d and T/B
+            prior = opinion(law, off, {"d": run["d"], "T": run["T"], "B": run["B"]})[:2]
         threshold, column = (0.1, "test_loss") if regression else (0.5, "test_accuracy")
         for step, part in moments(curve, run["plateau"]):
             base = {k: run.get(k) for k in ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers")}
@@ -163,14 +153,18 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(sorted(rows, key=lambda row: NAMES.index(row["elapsed"])))
 
 
-def no_sign(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataFrame:
-    """Whether a sign of emergence is seen, at their end, in runs that cannot emerge (tools/hopeless.py)."""
+def false_signs(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataFrame:
+    """In runs that cannot emerge (tools/hopeless.py): is a sign of emergence seen at their end (`said`), and how often
+    before (`signs` of `asked`)?"""
     rows = []
     for (kind, seed), curve in curves.groupby(["kind", "seed"]):
-        signs = {
-            name: Forecaster(name, None, LEVEL, known).of_curve(curve.drop(columns=["kind", "seed"])) for name in known
-        }
-        rows.append({"kind": kind, "seed": seed, **{name: said.sign for name, said in signs.items()}})
+        curve = curve.drop(columns=["kind", "seed"])
+        parts = [part for _, part in moments(curve, curve["step"].max())]
+        for name in known:
+            forecaster = Forecaster(name, None, LEVEL, known)
+            before = [forecaster.of_curve(part).sign for part in parts]
+            row = {"kind": kind, "seed": seed, "method": name, "said": float(forecaster.of_curve(curve).sign)}
+            rows.append({**row, "signs": sum(before), "asked": len(before)})
     return pd.DataFrame(rows)
 
 
@@ -184,7 +178,7 @@ def tuned(tuning: list[Measured]) -> Tuned:
     """Calibrations, and a law with its error beyond its sizes, from these runs."""
     standard = pd.DataFrame([run for run, _ in tuning if is_standard(run)])
     standard = standard.assign(plateau_steps=standard["plateau"], status="emerged")
-    return calibrations(tuning), fit_power_law(standard, "d + T/B", offset="fit"), extrapolation_error(standard)
+    return calibrations(tuning), fit_power_law(standard, LAW, offset="fit"), extrapolation_error(standard, LAW)
 
 
 def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
@@ -196,8 +190,10 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
         if not tuning:
             continue
         what = tuned(tuning)
-        yield split, [pair for pair in deep if held_out(pair[0]) and is_standard(pair[0])], what
+        standard = [pair for pair in deep if held_out(pair[0]) and is_standard(pair[0])]
+        yield split, [pair for pair in standard if not pair[0]["p"]], what
         if split == "between":
+            yield "cross-sample repetition", [pair for pair in standard if pair[0]["p"]], what
             yield "other layers, heads, rates", [p for p in deep if held_out(p[0]) and not is_standard(p[0])], what
             yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
             yield "recall", [pair for pair in found if pair[0]["name"] == "recall"], what

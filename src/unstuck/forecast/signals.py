@@ -14,9 +14,12 @@ Array = NDArray[np.float64]
 LATELY = 1.6  # the steps now over those of the row that is compared with
 
 
+def _names(curve: pd.DataFrame, prefix: str) -> list[str]:
+    return [c for c in curve if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].replace("_", "").isdigit()]
+
+
 def _columns(curve: pd.DataFrame, prefix: str) -> Array:
-    names = [c for c in curve if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].replace("_", "").isdigit()]
-    return curve[names].to_numpy(dtype=float)
+    return curve[_names(curve, prefix)].to_numpy(dtype=float)
 
 
 def gain(curve: pd.DataFrame) -> Array:
@@ -61,6 +64,15 @@ SIGNALS: dict[str, tuple[str, Callable[[pd.DataFrame], Array]]] = {
 }
 
 
+def recorded(curve: pd.DataFrame, signal: str) -> pd.DataFrame:
+    """The rows that have all a signal needs, and its columns: loggers write the loss more often than attention."""
+    names = _names(curve, SIGNALS[signal][0])
+    there = np.isfinite(curve[names].to_numpy(dtype=float))
+    ever = there.any(0)
+    rows = there[:, ever].all(1) & bool(ever.any())
+    return curve.loc[rows, ["step", *(c for c, yes in zip(names, ever, strict=True) if yes)]]
+
+
 def available(curve: pd.DataFrame) -> list[str]:
-    """The signals that a curve has the columns for, the best first."""
-    return [name for name, (needs, _) in SIGNALS.items() if _columns(curve, needs).shape[1]]
+    """The signals that a curve has rows for, the best first."""
+    return [name for name in SIGNALS if len(recorded(curve, name))]

@@ -116,4 +116,11 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     steps = pd.to_numeric(table[name], errors="coerce")
     table = table.assign(step=steps)[steps.map(lambda x: math.isfinite(x) and x >= 0)]
     numbers = table.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
-    return numbers.sort_values("step").drop_duplicates("step", keep="last").reset_index(drop=True)
+    return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
+
+
+def loss_column(curve: pd.DataFrame) -> str | None:
+    """The loss of a curve, on held-out data if it has one."""
+    names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
+    named = [c for c in curve if "loss" in c.lower()]
+    return next((c for c in names if c in curve), named[0] if named else None)

@@ -71,6 +71,18 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
     return table
 
 
+def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose data stayed as they were: a diversity schedule makes plateaus that no law of settings knows."""
+    if "schedule" not in table or table["schedule"].isna().all() or table["schedule"].notna().all():
+        return table
+    rest = table[table["schedule"].isna()]
+    message = (
+        f"{len(table) - len(rest)} runs under a diversity schedule are left out; --where schedule=adaptive fits them"
+    )
+    warnings.warn(message, UserWarning, stacklevel=2)
+    return rest
+
+
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """The table with the crossing of another threshold as its plateau; runs without that crossing are censored."""
     column = f"crossing_{threshold:g}"

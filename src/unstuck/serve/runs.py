@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
+from unstuck.laws.tables import unscheduled
 from unstuck.laws.tables import where as where_rows
 from unstuck.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
 from unstuck.runs.store import RunDirectory, Store
@@ -80,7 +82,8 @@ class Reader:
             raise BadInput(
                 "directory", self.root.name, "one with finished runs; `unstuck sweep ... --out DIR` makes them"
             )
-        table = where_rows(table, [c for c in conditions if c])
+        with warnings.catch_warnings(action="ignore"):
+            table = unscheduled(where_rows(table, [c for c in conditions if c]))
         asked = f"{formula} {sorted(sizes.items())} {pd.util.hash_pandas_object(table.astype(str)).sum()}"
         if asked not in self._fitted:
             self._fitted = {asked: self._law(table, formula, sizes)}
@@ -125,7 +128,7 @@ class Reader:
         if curve is None or len(curve) < 2:
             return None
         try:
-            return str(Forecaster().of_curve(curve))
+            return str(Forecaster().told(curve))
         except BadInput:
             return None
 

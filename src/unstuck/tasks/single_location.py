@@ -65,9 +65,10 @@ class SingleLocation(Task):
         frequent = (
             torch.eye(self.d)[0] if self.frequent == "basis" else torch.randn(self.d, generator=rng) / self.d**0.5
         )
-        last = torch.arange(self.T - self.B, self.T)
+        last = torch.arange(self.T - 1, -1, -1)
         # A fixed position is not the last, where the output is read: there, no attention would be needed.
-        fixed = last if self.position == "last" else torch.randperm(self.T - 1, generator=rng)[: self.B]
+        drawn = torch.randperm(self.T - 1, generator=rng)
+        fixed = last if self.position == "last" else torch.cat([drawn[: self.B].flip(0), drawn[self.B :]])
         return {"target": target, "frequent": frequent, "positions": fixed}
 
     def relevant(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Tensor:
@@ -83,7 +84,7 @@ class SingleLocation(Task):
         if self.position == "random":  # B distinct positions a sequence: the B largest of T uniform numbers
             where = torch.rand(n, self.T, generator=rng).topk(self.B, dim=1).indices  # (n, B)
         else:
-            where = world["positions"][-self.B :].expand(n, self.B)
+            where = world["positions"][: self.B].expand(n, self.B)
         tokens.scatter_(1, where[:, :, None].expand(-1, -1, self.d), x[:, None].expand(-1, self.B, -1))
         relevant = torch.zeros(n, self.T, dtype=torch.bool).scatter_(1, where, True)
         inputs = torch.cat([tokens, relevant[:, :, None].to(tokens.dtype)], 2) if self.feature else tokens

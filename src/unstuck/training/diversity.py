@@ -35,7 +35,8 @@ class DiversitySchedule:
     (200 `patience`). If the learner gets stuck once more, before its loss has come to `mastered` of the first plateau,
     the schedule repeats again: as much as before on a plateau that is lower by `fall`, where repetition has helped;
     else `factor` as much, but not less than `least`. Losses are above `floor`, which is what cannot be avoided: 0 for
-    a task without noise. A learner that has arrived at a higher one looks stuck.
+    a task without noise. A learner that has arrived at a higher one looks stuck; so does one whose loss falls by less
+    than 2% in `patience` steps, and `patience` is to be chosen accordingly.
 
     The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
     steps. From the sixth value on the schedule goes by them, before that by the loss it is trained on.
@@ -54,7 +55,7 @@ class DiversitySchedule:
         mastered: float = 0.2,
         floor: float = 0.0,
         patience: int = 100,
-        memory: int = 20,
+        memory: int | None = None,
         longest: int | None = None,
     ) -> None:
         for name, value, low, high in (
@@ -64,11 +65,15 @@ class DiversitySchedule:
             ("fall", fall, 0.0, 1.0),
             ("mastered", mastered, 0.0, 1.0),
         ):
-            if not low < value < high:
+            if not isinstance(value, (int, float)) or not low < value < high:
                 raise BadInput(
                     name, value, f"a number above {low:g}" + ("" if high == math.inf else f", below {high:g}")
                 )
-        if patience < 10 or not 1 <= memory <= patience:
+        if not isinstance(floor, (int, float)) or not math.isfinite(floor):
+            raise BadInput("floor", floor, "the loss that cannot be avoided, a number")
+        memory = min(20, patience) if memory is None else memory
+        whole = isinstance(patience, int) and isinstance(memory, int)
+        if not whole or patience < 10 or not 1 <= memory <= patience:
             raise BadInput("patience", patience, "at least 10 steps, with a memory of at least 1 and at most that")
         if longest is not None and longest < patience:
             raise BadInput("longest", longest, f"at least the patience of {patience} steps")

@@ -3,7 +3,7 @@
 Fast kernels return no weights. While the model runs on the batch, every call of `scaled_dot_product_attention` is
 noticed, and its weights are computed a second time from the queries and keys it was given; so is the attention of
 `torch.nn.MultiheadAttention`, and a softmax over (n, heads, rows, columns) is taken as it is. The model runs as it
-always does: same implementation, same numbers.
+always does: same implementation, same numbers. Weights without a batch or heads get an axis of one for them.
 """
 
 import math
@@ -28,15 +28,26 @@ class _Recorder(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            self.maps.append(_weights(*args, **kwargs))
+            self._take(_weights(*args, **kwargs))
         elif func is F.multi_head_attention_forward:
             asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
             weights: Any = func(*args, **asked)[1]
-            self.maps.append(weights if weights.dim() == 4 else weights[None])
+            self._take(weights if weights.dim() == 4 else weights[None])
         out = func(*args, **kwargs)
-        if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1]:
-            self.maps.append(out)
+        if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1] and _over_columns(args, kwargs):
+            self._take(out)
         return out
+
+    def _take(self, weights: Tensor) -> None:
+        """As (n, heads, rows, columns): (rows, columns) are one sequence and head, (n, rows, columns) one head."""
+        while weights.dim() < 4:
+            weights = weights[:, None] if weights.dim() == 3 else weights[None]
+        self.maps.append(weights.flatten(0, -4))
+
+
+def _over_columns(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Is it a softmax over the last axis of four?"""
+    return kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 3)
 
 
 def _weights(
@@ -50,7 +61,7 @@ def _weights(
     enable_gqa: bool = False,
 ) -> Tensor:
     """What scaled_dot_product_attention multiplies the values by, (n, heads, rows, columns)."""
-    if key.shape[-3] != query.shape[-3]:  # several query heads share one key head
+    if query.dim() > 2 and key.shape[-3] != query.shape[-3]:  # several query heads share one key head
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
     scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     rows, columns = scores.shape[-2:]

@@ -29,7 +29,8 @@ class Watch:
             watch(step, loss=loss)
 
     `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to watch:
-    True in (n, columns), seen from the last position, or in (n, rows, columns). With `vocabulary`, a model of token
+    True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has another
+    shape, as that of an encoder to a decoder's, are passed over. With `vocabulary`, a model of token
     indices is also tested for induction on random sequences of `length` that repeat themselves; give it a list of
     indices where your data have but some of them, since a model knows nothing of those it never saw. `tokens` makes the
     model's input from such a batch where it is more than the tensor itself. `attention` replaces the recording: a
@@ -54,11 +55,14 @@ class Watch:
             raise BadInput("every", every, "a whole number of steps, at least 1")
         if length < 4:
             raise BadInput("length", length, "at least 4 tokens")
+        if targets is not None:
+            targets = _mask(targets, probe)
+        self.half = length // 2
         self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
         self.repeated = None
         if vocabulary is not None:
             known = _indices(vocabulary)
-            part = known[_drawn(len(known), length // 2)]
+            part = known[_drawn(len(known), self.half)]
             device = next(model.parameters()).device
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
         self.rows: list[dict[str, float]] = []
@@ -81,7 +85,8 @@ class Watch:
             maps = self.attention(self.model, self.repeated)
             _checked(maps)
             for layer, weights in enumerate(maps):
-                row |= _named("induction", layer, induction_score(weights))
+                if weights.shape[-1] >= 2 * self.half <= weights.shape[-2]:  # not attention to something else
+                    row |= _named("induction", layer, induction_score(weights, self.half))
                 if self.probe is None:
                     row |= _statistics(layer, weights, None)
         self.rows.append(row)
@@ -94,7 +99,7 @@ class Watch:
 
     def forecast(self, **options: Any) -> Forecast:
         """When will the run leave its plateau? Options are those of `Forecaster`."""
-        return Forecaster(**options).of_curve(self.curve)
+        return Forecaster(**options).told(self.curve)
 
     def save(self, directory: str | Path) -> Path:
         """Write the curve where `unstuck forecast`, `report` and plots find it."""
@@ -119,6 +124,16 @@ def _indices(vocabulary: Any) -> Tensor:
     if len(known) < 2:
         raise BadInput("vocabulary", vocabulary, "of at least 2 tokens")
     return known
+
+
+def _mask(targets: Any, probe: Any) -> Tensor:
+    wanted = "True or False in (n, columns) or (n, rows, columns), beside a probe of n sequences"
+    if probe is None:
+        raise BadInput("targets", "given without a probe", wanted)
+    mask = torch.as_tensor(targets)
+    if mask.dtype != torch.bool or mask.dim() not in (2, 3):
+        raise BadInput("targets", f"{mask.dtype} in {tuple(mask.shape)}", wanted)
+    return mask
 
 
 def _drawn(among: int, length: int) -> Tensor:
@@ -150,7 +165,7 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = _named("entropy", layer, entropy) | _named("distance", layer, distance)
-    if targets is not None:
+    if targets is not None and targets.shape[0] == len(w) and targets.shape[1:] in (w.shape[-1:], w.shape[-2:]):
         mask = targets.to(w.device)
         if mask.dim() == 2:
             seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)
@@ -161,9 +176,9 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
     return out
 
 
-def induction_score(weights: Tensor) -> Tensor:
-    """Of each head, (heads,): on a sequence that repeats its first half, the attention of the second half to the token
-    that came after the same token in the first.
+def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
+    """Of each head, (heads,): on a sequence that ends in twice the same `half` tokens (half of it, if not given), the
+    attention of the second time to the token that came after the same token the first time.
 
     Examples:
         >>> perfect = torch.zeros(1, 1, 6, 6)
@@ -171,6 +186,7 @@ def induction_score(weights: Tensor) -> Tensor:
         >>> induction_score(perfect).tolist()
         [1.0]
     """
-    half = math.ceil(weights.shape[-1] / 2)
-    rows = torch.arange(half, weights.shape[-1], device=weights.device)
+    columns = weights.shape[-1]
+    half = math.ceil(columns / 2) if half is None else half
+    rows = torch.arange(columns - half, columns, device=weights.device)
     return weights[:, :, rows, rows - half + 1].float().mean((0, 2))

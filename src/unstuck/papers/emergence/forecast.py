@@ -27,6 +27,7 @@ METHODS = {
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
+FEW = 10  # answers below which a median is not shown
 LOSS, HOPELESS = "loss", "no sign asked"
 
 
@@ -64,10 +65,7 @@ def _hopeless(file: Path, known: dict[str, Calibration]) -> pd.DataFrame:
     if not file.is_file():
         return pd.DataFrame()
     curves = pd.read_csv(file)
-    rows = protocol.no_sign(curves[curves["seed"] >= TESTED], known)
-    if rows.empty:
-        return rows
-    return rows.melt(["kind", "seed"], var_name="method", value_name="said").assign(set=HOPELESS)
+    return protocol.false_signs(curves[curves["seed"] >= TESTED], known).assign(set=HOPELESS)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -123,6 +121,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name, methods in {
         "between": ["gain and law", "gain", "sharpening", "law", "loss extrapolated", "twice elapsed"],
         "beyond": ["gain and law", "law"],
+        "cross-sample repetition": ["gain", "sharpening"],
         "other layers, heads, rates": ["gain", "sharpening"],
         "one layer": ["gain"],
         "recall": ["gain", "sharpening"],
@@ -133,17 +132,22 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     asked = table[table["set"] == HOPELESS]
     for method, rows in asked.groupby("method", sort=False):
         quiet = int((rows["said"].astype(float) == 0).sum())
-        claims.append(Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None))
+        note = f"at their end; before, {rows['signs'].sum():.0f} of {rows['asked'].sum():.0f} answers saw one, "
+        note += f"in {(rows['signs'] > 0).sum()} of the runs"
+        claims.append(
+            Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None, note)
+        )
     return claims
 
 
 def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
-    rows = scored[scored["answered"] > 0].sort_values("elapsed")
+    rows = scored[scored["answered"] >= FEW].sort_values("elapsed")
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
     cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
     pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
     band = f"the 80% band holds {cover}; pinball loss {pinball}" if rows["coverage"].notna().all() else "no band"
-    silent = int(scored["forecasts"].sum() - scored["answered"].sum())
-    silence = f"; {silent} of {scored['forecasts'].sum()} times it gave none" if silent else ""
+    answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
+    silent = bool((scored["answered"] < scored["forecasts"]).any())
+    silence = f"; it answered {answered}" if silent else ""
     shown = "attention gain" if method == "gain" else method.replace("gain", "attention gain")
-    return Claim(f"{name}, by {shown}: median error", errors, None, None, f"{band}{silence}")
+    return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{band}{silence}")

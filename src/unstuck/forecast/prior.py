@@ -1,0 +1,75 @@
+"""What a law of other runs says of this one, before its own attention says anything."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unstuck.errors import BadInput
+from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.laws.formula import parse
+from unstuck.laws.tables import at_threshold
+from unstuck.spec.run import OptimSpec, TrainSpec
+
+FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
+DEFAULTS = {f.name: f.default for f in fields(OptimSpec)}
+#: Settings that leave the dynamics of a run as they are.
+WITHOUT_EFFECT = {"seed", "run_id", *(f.name for f in fields(TrainSpec))} - {"batch"}
+
+
+def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd.DataFrame:
+    """The runs of a table that differ from a run in nothing but what the formula names, at the same threshold."""
+    named = {c for term in parse(formula) for c in term.columns}
+    for column in ({*mine, "schedule"} - named - WITHOUT_EFFECT) & set(table):
+        value = mine.get(column)
+        missing = value is None or value == DEFAULTS.get(column)  # runs older than a setting have its default
+        table = table[(table[column] == value) | (table[column].isna() & missing)]
+    thresholds = mine.get("thresholds") or []
+    if len(thresholds) and "threshold" in table and (table["threshold"] != thresholds[-1]).any():
+        table = at_threshold(table, float(thresholds[-1]))
+    return table
+
+
+def extrapolation_error(table: pd.DataFrame, formula: str) -> float:
+    """How far off a law is one doubling beyond its sizes, in logarithms: for each term, fitted without its largest
+    value and tested on that. Exponents that rise with size err to the same side, so the errors are added up."""
+    total = 0.0
+    emerged = table[table["status"] == "emerged"]
+    for term in parse(formula):
+        size = term.evaluate(emerged)
+        largest = size == size.max()
+        said = fit_power_law(emerged[~largest], formula, offset="fit").predict(emerged[largest])
+        total += float(np.sqrt(np.mean(np.log(said / emerged.loc[largest, "plateau_steps"]) ** 2)))
+    return total
+
+
+def opinion(law: PowerLaw, off: float, sizes: Mapping[str, Any]) -> tuple[float, float, str]:
+    """The plateau that a law gives, the standard deviation of its logarithm, and the terms that lie beyond its sizes;
+    there it is believed no more than `off`, its error one doubling beyond them, allows."""
+    found = law.predict_interval(sizes, level=0.6827).iloc[0]
+    spread = float(math.log(found["high"] / found["low"]) / 2)
+    return float(found["plateau"]), max(spread, off) if found["beyond"] else spread, str(found["beyond"])
+
+
+def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) -> tuple[float, float, str]:
+    """What the law of the runs of a table that are like this one says of it, as `opinion`."""
+    formula = formula or FORMULAS.get(str(mine.get("task")))
+    if formula is None:
+        raise BadInput("--formula", "missing", f"given for the task {mine.get('task')!r}, such as 'T + d'")
+    lacks = sorted({c for term in parse(formula) for c in term.columns} - set(mine))
+    if lacks:
+        raise BadInput("--formula", formula, f"made of settings of this run, which has no {', '.join(lacks)}")
+    alike = runs_alike(table, mine, formula)
+    terms = len(parse(formula))
+    if (alike["status"] == "emerged").sum() <= terms + 1:
+        differ = f"{terms + 2} runs or more that emerged and differ from this one in {formula} and seed only"
+        raise BadInput("--law", f"a store with {(alike['status'] == 'emerged').sum()} of them", differ)
+    law = fit_power_law(alike, formula, offset="fit")
+    try:
+        off = extrapolation_error(alike, formula)
+    except BadInput:  # too few sizes to try it
+        off = math.log(2)
+    return opinion(law, off, mine)

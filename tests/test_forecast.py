@@ -236,7 +236,7 @@ def test_a_stored_run_is_forecast_from_its_first_half():
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     with pytest.raises(BadInput, match="one of auto, gain"):
         Forecaster("grain")
-    with pytest.raises(BadInput, match="attn_L_H or entropy_L_H"):
+    with pytest.raises(BadInput, match="attn_L_H, induction_L_H or entropy_L_H"):
         Forecaster().of_curve(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.parquet").write_bytes(b"not a table")
@@ -280,3 +280,12 @@ def test_the_command_forecasts_a_run_directory(tmp_path, capsys):
     if STORE.is_dir():
         assert main(["forecast", str(tmp_path / spec.run_id), "--law", str(STORE)]) == 0
         assert "leaves the plateau at about step" in capsys.readouterr().out
+
+
+def test_the_induction_score_is_read_like_attention():
+    curve = by_the_law(1000, upto=0.6).assign(entropy_0_0=1.0)
+    scored = curve.rename(columns=lambda c: c.replace("attn", "induction"))
+    found = Forecaster(calibrations=exact()).of_curve(scored)
+    assert found.signal == "induction"
+    assert found.plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau)
+    assert str(found).startswith("forms induction heads at about step")

@@ -28,7 +28,7 @@ from .signals import SIGNALS, available, chance, recorded
 from .sources import loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
-QUIET = {"gain": (0.05, 0.1), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
+QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
 #: Growth of the forecast over growth of the step, both in logarithms, above which there is no sign: for signals between
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
@@ -57,8 +57,9 @@ class Forecast:
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
             return f"no sign of emergence by step {self.step:,} (signal: {self.signal})"
         seen = "" if self.sign else "; no sign of it yet, this is the law's word"
+        what = "forms induction heads" if self.signal == "induction" else "leaves the plateau"
         return (
-            f"leaves the plateau at about step {self.plateau:,.0f} ({self.low:,.0f} to {self.high:,.0f} with "
+            f"{what} at about step {self.plateau:,.0f} ({self.low:,.0f} to {self.high:,.0f} with "
             f"{self.level:.0%}), {self.elapsed:.0%} of it done{seen}"
         )
 
@@ -84,10 +85,13 @@ class Forecaster:
         self.signal, self.prior = signal, prior
         self.level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         self.calibrations = dict(shipped() if calibrations is None else calibrations)
+        if "gain" in self.calibrations:  # the same quantity, of other tokens
+            self.calibrations.setdefault("induction", self.calibrations["gain"])
         self.rows: list[dict[str, float]] = []
 
     def update(self, row: Mapping[str, Any]) -> "Forecaster":
-        """Take a row: `step`, and for every layer and head `attn_L_H` or `entropy_L_H`, numbers or tensors of one."""
+        """Take a row: `step`, and for every layer and head `attn_L_H`, `induction_L_H` or `entropy_L_H`, numbers or
+        tensors of one."""
         try:
             self.rows.append({k: number(v) for k, v in row.items() if not isinstance(v, str)})
         except (TypeError, ValueError, RuntimeError) as e:
@@ -117,7 +121,7 @@ class Forecaster:
         steps = curve["step"].to_numpy(dtype=float)
         values = SIGNALS[name][1](curve)
         step, value = steps[-1], values[-1]
-        start = chance(curve) if name == "gain" else None
+        start = chance(curve, SIGNALS[name][0]) if name in ("gain", "induction") else None
         sign = self._sign(name, steps, values, start)
         opinions = []
         if sign:
@@ -135,7 +139,7 @@ class Forecaster:
         if self.signal != "auto":
             names = [name for name in names if name == self.signal]
         if not names:
-            wanted = "attn_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
+            wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
             raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
         return names[0]
 

@@ -82,6 +82,8 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
     out = {}
     middle = float(np.median([run["plateau"] for run, _ in tuning]))
     for name, (_, signal) in SIGNALS.items():
+        if name == "induction":  # it is read by the calibration of `gain`
+            continue
         values, ahead, names, starts = [], [], [], []
         for run, curve in tuning:
             for step, part in moments(curve, run["plateau"]):

@@ -1,7 +1,8 @@
 """What moves while the loss does not: one number a row of a curve, 0 at its start.
 
-`gain` needs to know which tokens matter; the others do not. Those count from a fraction of the steps ago, not from the
-start: entropy drifts in the first steps of every run, whether or not it will emerge.
+`gain` needs to know which tokens matter. On a sequence that repeats itself one does, and `induction` is the gain there.
+The others need not know. They count from a fraction of the steps ago, not from the start: entropy drifts in the first
+steps of every run, whether or not it will emerge.
 """
 
 from collections.abc import Callable
@@ -24,15 +25,23 @@ def _columns(curve: pd.DataFrame, prefix: str) -> Array:
 
 def gain(curve: pd.DataFrame) -> Array:
     """Logarithm of the best head's attention to the relevant tokens over that at the start: Δa of the theory."""
-    attention = _columns(curve, "attn")
+    return _gain(_columns(curve, "attn"))
+
+
+def induction(curve: pd.DataFrame) -> Array:
+    """Logarithm of the best head's induction score over that at the start."""
+    return _gain(_columns(curve, "induction"))
+
+
+def _gain(attention: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.maximum(attention, 1e-12) / np.maximum(attention[0], 1e-12))
     return np.maximum(logs.max(1), 0.0)
 
 
-def chance(curve: pd.DataFrame) -> float:
+def chance(curve: pd.DataFrame, prefix: str = "attn") -> float:
     """Logarithm of the attention to the relevant tokens at the start, over all heads: -log(T/B) where uniform."""
-    return float(np.log(np.maximum(_columns(curve, "attn")[0].mean(), 1e-12)))
+    return float(np.log(np.maximum(_columns(curve, prefix)[0].mean(), 1e-12)))
 
 
 def sharpening(curve: pd.DataFrame) -> Array:
@@ -59,6 +68,7 @@ def _earlier(curve: pd.DataFrame) -> NDArray[np.intp]:
 #: Each with the columns it needs; in the order in which they are preferred.
 SIGNALS: dict[str, tuple[str, Callable[[pd.DataFrame], Array]]] = {
     "gain": ("attn", gain),
+    "induction": ("induction", induction),
     "sharpening": ("entropy", sharpening),
     "parting": ("entropy", parting),
 }

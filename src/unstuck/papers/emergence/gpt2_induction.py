@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from unstuck.errors import Impossible
+from unstuck.forecast.forecaster import Forecaster
+from unstuck.forecast.protocol import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 from unstuck.runs.cost import GPU_STEP
@@ -142,6 +144,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
+        formed = np.flatnonzero(best >= FORMED)
+        until = float(steps[formed[0]] if len(formed) else steps[-1])
+        said = {step: Forecaster("induction").of_curve(part) for step, part in moments(rows, until)}
+        seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
+        note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
+        claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
     return claims

@@ -2,7 +2,8 @@
 
 Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%.
 Middle: how far forecasts are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
-Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones.
+Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
+median of fewer than ten answers is not shown.
 """
 
 from pathlib import Path
@@ -128,7 +129,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     }.items():
         part = table[table["set"] == name]
         for method in methods if len(part) else []:
-            claims.append(_claim(name, method, protocol.scores(part[part["method"] == method])))
+            about = f"{name}, {part['run_id'].nunique()} runs"
+            claims.append(_claim(about, method, protocol.scores(part[part["method"] == method])))
     asked = table[table["set"] == HOPELESS]
     for method, rows in asked.groupby("method", sort=False):
         quiet = int((rows["said"].astype(float) == 0).sum())

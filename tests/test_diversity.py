@@ -318,7 +318,8 @@ def made_up(learnt, case="regression, T = 8", measure="clean_loss"):
                 value = 0.5 if at is None or step < at else 0.05
                 row = {"case": case, "measure": measure, "way": way, "seed": seed, "step": step, "value": value}
                 row |= {"repetition": 0.5 if way == "schedule" and 100 < step < 300 else 0.0, "run_id": f"{way}{seed}"}
-                rows.append({**row, "learnt": np.nan if at is None else at})
+                row |= {"learnt": np.nan if at is None else at, "left": np.nan if at is None else at / 2}
+                rows.append({**row, "heads": int(step >= 300) + 2 * (step >= 600)})
     return pd.DataFrame(rows)
 
 
@@ -332,14 +333,16 @@ def test_claims_of_the_figure_follow_from_its_table():
             "schedule": [400, 400],
         }
     )
-    steps, faster, end = figure.compare(table)
+    steps, faster, left, sooner, heads, end = figure.compare(table)
     assert steps.ours == "none: 800, 800; p = 0.1: 700, 900; p = 0.2: 600, 600; p = 0.8: 500, >1100; schedule: 400, 400"
-    assert faster.ours == "none: 2.00; the best fixed (p = 0.2): 1.50"
+    assert faster.ours == sooner.ours == "none: 2.00; the best fixed (p = 0.2): 1.50"
+    assert left.ours == "none: 400, 400; p = 0.1: 350, 450; p = 0.2: 300, 300; p = 0.8: 250, >1100; schedule: 200, 200"
+    assert heads.ours == "none: 1, 1; p = 0.1: 1, 1; p = 0.2: 1, 1; p = 0.8: 1, -; schedule: 0, 0"
     assert end.ours == "none 0.050 (0.050 to 0.050), schedule 0.050 (0.050 to 0.050)"
     bounds = {
         (None, 550): "none: at least 2.00",
         (550, None): "none: at most 0.50",
-        (None, None): "none: unknown, since in both a seed has not learnt",
+        (None, None): "none: unknown, since in both a seed has not got there",
     }
     for (none, ours), says in bounds.items():
         assert figure.compare(made_up({"none": [none], "schedule": [ours]}))[1].ours == says

@@ -2,7 +2,8 @@
 
 Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule notices the plateau,
 repeats, notices the transition, and lets go; it repeats half of the data or one copy more, whatever would be best. The
-paper's discussion proposes such a schedule; it has no figure of it. Dots are seeds; an open triangle is a run that had
+paper's discussion proposes such a schedule; it has no figure of it. Beside it, when the plateau is left (loss 0.4, 50%
+accuracy), and how many heads look at the relevant token by then. Dots are seeds; an open triangle is a run that had
 not got there when it was stopped. Shaded: steps at which the schedule of the first seed repeats.
 """
 
@@ -24,6 +25,7 @@ from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
 IN_PARTS = True  # a case can be drawn before the others are done
 SEEDS = [0, 1, 2]
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
+LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
 
@@ -101,26 +103,40 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         if any(len(done[way]) < len(mine) for way, mine in ways.items()):
             continue
         for way, mine in ways.items():
-            table, ends = curves(mine, store), done[way].set_index("run_id")["plateau_steps"]
-            table = table.assign(learnt=table["run_id"].map(ends).astype(float))
+            table, ends = curves(mine, store), done[way].set_index("run_id")
+            crossed = ends.get(f"crossing_{LEFT[case.measure]:g}", pd.Series(dtype=float))
+            table = table.assign(
+                learnt=table["run_id"].map(ends["plateau_steps"]).astype(float),
+                left=table["run_id"].map(crossed).astype(float),
+            )
             # Other figures may have wanted some of these runs for longer.
             until = (table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
             table = table[table["step"] <= until]
             named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
             measured = {"step": table["step"], "value": table[case.measure].round(5)}
-            measured |= {"repetition": table.get("repetition", 0.0)}
-            parts.append(pd.DataFrame({**named, **measured, "learnt": table["learnt"], "run_id": table["run_id"]}))
+            measured |= {"repetition": table.get("repetition", 0.0), "heads": _looking(table)}
+            parts.append(pd.DataFrame({**named, **measured, **table[["left", "learnt", "run_id"]]}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
+def _looking(table: pd.DataFrame) -> pd.Series:
+    """How many heads give the relevant tokens most of their attention."""
+    return (table[[c for c in table if c.startswith("attn_")]] > 0.5).sum(axis=1)
+
+
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run: steps until it has learnt (infinite: not), its last step, the measure on average after it has
-    learnt, or else at its end."""
+    """A row for each run: steps until it has learnt and until it had left the plateau (infinite: not), its last step,
+    the measure on average after it has learnt, or else at its end, and the heads that had found the relevant token when
+    the plateau was left."""
     rows = []
     for keys, run in table.groupby(["case", "measure", "way", "seed"], sort=False):
-        learnt = run["learnt"].iloc[0]
+        learnt, left = run["learnt"].iloc[0], run["left"].iloc[0]
         row = dict(zip(("case", "measure", "way", "seed"), keys, strict=True))
         row |= {"steps": np.inf if np.isnan(learnt) else learnt, "last": run["step"].max()}
+        row |= {
+            "left": np.inf if np.isnan(left) else left,
+            "heads": run.loc[run["step"] >= left, "heads"].head(1).max(),
+        }
         end = run[run["step"] > learnt] if (run["step"] > learnt).any() else run.tail(1)
         rows.append({**row, "final": end["value"].mean()})
     return pd.DataFrame(rows)
@@ -194,15 +210,20 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
-    text = "; ".join(f"{way}: {_listed(part)}" for way, part in ways.items())
-    claims = [Claim(f"{case}: steps until learnt, each seed", text, None, None)]
+    claims = []
+    best = next((way for way, role in roles(rows).items() if role == "best fixed"), None)
+    for what, column in (("learnt", "steps"), ("the plateau is left", "left")):
+        text = "; ".join(f"{way}: {_listed(part, column)}" for way, part in ways.items())
+        claims.append(Claim(f"{case}: steps until {what}, each seed", text, None, None))
+        if {"none", "schedule"} <= set(ways):
+            faster = f"none: {_ratio(ways['none'], ways['schedule'], column)}"
+            if best is not None:
+                faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
+            claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
+    heads = "; ".join(f"{way}: {_numbers(part['heads'])}" for way, part in ways.items())
+    claims.append(Claim(f"{case}: heads that look at the relevant token then, each seed", heads, None, None))
     if not {"none", "schedule"} <= set(ways):
         return claims
-    faster = f"none: {_ratio(ways['none'], ways['schedule'])}"
-    best = next((way for way, role in roles(rows).items() if role == "best fixed"), None)
-    if best is not None:
-        faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'])}"
-    claims.append(Claim(f"{case}: so many times as fast is the schedule as", faster, None, None))
     kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
     final = {way: ways[way]["final"] for way in ("none", "schedule")}
     ends = ", ".join(f"{way} {x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items())
@@ -210,18 +231,22 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     return claims
 
 
-def _listed(runs: pd.DataFrame) -> str:
-    """Steps of the seeds, `> its last step` for one that has not learnt."""
-    shown = sorted(zip(runs["steps"], runs["last"], strict=True))
+def _numbers(values: pd.Series) -> str:
+    return ", ".join("-" if np.isnan(x) else f"{x:.0f}" for x in values)
+
+
+def _listed(runs: pd.DataFrame, column: str) -> str:
+    """Steps of the seeds, `> its last step` for one that has not got there."""
+    shown = sorted(zip(runs[column], runs["last"], strict=True))
     return ", ".join(step_list([step], last) for step, last in shown)
 
 
-def _ratio(slow: pd.DataFrame, fast: pd.DataFrame) -> str:
-    """How many times as fast, by the seeds' means in logarithms. A run that has not learnt counts with the steps it
+def _ratio(slow: pd.DataFrame, fast: pd.DataFrame, column: str) -> str:
+    """How many times as fast, by the seeds' means in logarithms. A run that has not got there counts with the steps it
     had, which makes it a bound."""
-    means = [np.log(np.minimum(runs["steps"], runs["last"])).mean() for runs in (slow, fast)]
-    bounds = bool(np.isinf(slow["steps"]).any()), bool(np.isinf(fast["steps"]).any())
+    means = [np.log(np.minimum(runs[column], runs["last"])).mean() for runs in (slow, fast)]
+    bounds = bool(np.isinf(slow[column]).any()), bool(np.isinf(fast[column]).any())
     if all(bounds):
-        return "unknown, since in both a seed has not learnt"
+        return "unknown, since in both a seed has not got there"
     sense = {(True, False): "at least ", (False, True): "at most "}.get(bounds, "")
     return f"{sense}{np.exp(means[0] - means[1]):.2f}"

@@ -139,3 +139,33 @@ def test_the_command_predicts_compares_and_warns(tmp_path, capsys):
         assert main(["fit", str(file), "d + T", *bad]) == 2
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
+
+
+def test_level_offset_and_schedules_reach_predictions_and_comparisons(tmp_path, capsys):
+    def asked(table, *words):
+        table.to_csv(tmp_path / "runs.csv", index=False)
+        assert main(["fit", str(tmp_path / "runs.csv"), "d + T", *words, "--json"]) == 0
+        out, err = capsys.readouterr()
+        return json.loads(out, parse_constant=pytest.fail), err
+
+    table = simulated(np.random.default_rng(0), 60, 2, 0.1, 0.1)
+    sizes = ["--predict", "d=32", "T=64"]
+    usual, narrow = (asked(table, *sizes, *more)[0] for more in ([], ["--level", "0.5"]))
+    widths = [np.log(a["predictions"][0]["high"] / a["predictions"][0]["low"]) for a in (usual, narrow)]
+    assert [a["predictions"][0]["level"] for a in (usual, narrow)] == [0.9, 0.5]
+    assert widths[1] == pytest.approx(widths[0] * 0.6745 / 1.645, rel=0.05)
+
+    late = table.assign(plateau_steps=table["plateau_steps"] + 80, steps=table["steps"] + 80)
+    found = asked(late, "--offset", "fit", "--compare", "T")[0]
+    assert found["laws"][0]["R²"] == pytest.approx(found["r2"])
+    assert found["laws"][0]["offset"] == pytest.approx(found["offset"])
+
+    few = table[(table["d"] == table["d"].min()) | (table["T"] == table["T"].min())].groupby(["d", "T"]).head(1)
+    for law in asked(few, "--compare", "d")[0]["laws"]:
+        assert law["held out"] is None or np.isfinite(law["held out"])
+
+    both = pd.concat([table, table.assign(plateau_steps=table["plateau_steps"] / 2, schedule="adaptive")])
+    answer, err = asked(both)
+    assert answer["constant"] == pytest.approx(usual["constant"])
+    assert "60 runs under a diversity schedule are left out" in err
+    assert asked(both, "--where", "schedule=adaptive")[0]["constant"] < usual["constant"]

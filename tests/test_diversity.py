@@ -1,7 +1,9 @@
 """The diversity schedule, on learners whose losses are made up."""
 
+import hashlib
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,12 +14,14 @@ from hypothesis import strategies as st
 
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
+from unstuck.forecast import forecaster
 from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.papers.emergence import schedule as figure
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
+from unstuck.spec.run import ScheduleSpec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.training.loop import Run
@@ -159,6 +163,13 @@ def test_a_plateau_is_found_in_a_curve_and_dated():
         for noise in (0.0, 0.01):
             assert plateau_since((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
             assert plateau_left((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
+    for n in (40, 1000):
+        spiked = np.linspace(4, 2, n)
+        spiked[n // 2] *= 20
+        for one in (spiked, [15, *np.linspace(4, 2, n)]):
+            assert plateau_since(list(one)) is None
+    for rest in ([-1.0] * 30 + [-2.0] * 30, [2.0] * 30 + [1.0] * 30):
+        assert plateau_left(rest) is None
     long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
     assert plateau_since(long.tolist()) == pytest.approx(2950, abs=200)
 
@@ -375,8 +386,19 @@ def test_more_copies_stand_in_the_world_of_the_clean_task(position):
 
 
 def test_bad_settings_of_a_schedule_are_one_sentence():
-    for wrong in ({"floor": math.nan}, {"patience": 100.5}, {"most": "x"}, {"memory": 0}, {"longest": 5}):
-        with pytest.raises(BadInput, match=next(iter(wrong)) if "memory" not in wrong else "patience"):
+    for wrong in (
+        *({"floor": math.nan}, {"floor": "x"}, {"most": "x"}, {"most": None}, {"memory": 0}, {"memory": 2.5}),
+        *({"patience": 100.5}, {"patience": "x"}, {"patience": None}, {"longest": 5}, {"longest": math.nan}),
+    ):
+        with pytest.raises(BadInput, match=next(iter(wrong))):
             DiversitySchedule(**wrong)
+    assert DiversitySchedule(np.float32(0.5), patience=np.int64(100)).memory == 20
+    assert load_spec("regression", ["schedule.name=none", "schedule.most=0.3"]).schedule.name == "none"  # of a sweep
     with pytest.raises(BadInput, match=r"schedule\.name"):
         load_spec("regression", ["schedule.most=0.3"])
+
+
+def test_the_calibration_that_scheduled_runs_depend_on():
+    """They wait for an end that is forecast to be near: with another calibration, raise ScheduleSpec.version."""
+    found = hashlib.sha256((Path(forecaster.__file__).parent / "calibration.json").read_bytes()).hexdigest()
+    assert (ScheduleSpec.version, found[:16]) == (1, "5177adf302213860")

@@ -121,12 +121,26 @@ def test_rows_may_be_numpy_or_tensors_and_must_be_numbers():
     for row in curve.to_dict("records"):
         one.update({k: torch.tensor(v) if k.startswith("attn") else np.int64(v) for k, v in row.items()} | {"id": "x"})
     assert one.forecast().plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau, rel=1e-3)
-    for row in ({"attn_0_0": 1.0}, {"step": 0, "attn_0_0": None}, {"step": 0, "attn_0_0": np.zeros(3)}):
+    for row in (
+        {"attn_0_0": 1.0},
+        {"step": "one", "attn_0_0": 1.0},
+        {"step": 0, "attn_0_0": None},
+        {"step": 0, "attn_0_0": np.zeros(3)},
+    ):
         with pytest.raises(BadInput, match="row"):
             Forecaster().update(row)
     for level in (0, 1, 2, math.nan):
         with pytest.raises(BadInput, match="level"):
             Forecaster(level=level)
+
+
+def test_a_loss_that_has_begun_to_fall_is_told_beside_the_forecast(tmp_path):
+    curve = by_the_law(1000, upto=0.6, rows=60)
+    loss = np.where(curve["step"] < 500, 1.0, 1.0 - (curve["step"] - 500) / 200)
+    found = Forecaster(calibrations=exact()).told(curve.assign(loss=loss))
+    assert (found.over, found.sign) == (False, True)
+    assert 500 < found.left < 560
+    assert "; the loss falls since about step 5" in str(found)
 
 
 def test_a_run_whose_loss_has_fallen_is_not_forecast(tmp_path, capsys):
@@ -148,6 +162,7 @@ def test_a_run_whose_loss_has_fallen_is_not_forecast(tmp_path, capsys):
         (np.linspace(4, 2, 100), "still falls"),
         (np.linspace(1, 9, 100), "rises"),
         ([*[1.0] * 30, *[math.inf] * 5], "not finite"),
+        ([*[1.0] * 30, *[math.nan] * 5], "not finite"),
         ([*np.geomspace(5, 1, 20), *[1.0] * 30], "on a plateau since about step"),
         ([*[1.0] * 30, 0.7, 0.5, 0.3, 0.2], "left its plateau at about step 3"),
     ],
@@ -181,6 +196,11 @@ def test_a_law_is_made_of_runs_that_differ_in_its_sizes_only():
     )
     assert far[2] == "d"
     assert far[1] > 3 * spread  # as far off as it is one doubling beyond
+    assert prior_of(mine, table, "task.d + task.T/B")[0] == pytest.approx(plateau)
+    lists = table.assign(weights=[[] for _ in range(len(table))])
+    assert prior_of({**mine, "weights": []}, lists, None)[0] == pytest.approx(plateau)
+    with pytest.raises(BadInput, match="0 of them"):
+        prior_of(mine, table.assign(clip=1.0), None)  # this run is older than the setting, and had its default
     for wrong in ({"lr": 3e-4}, {"task": "mine"}, {"task": "recall"}):
         with pytest.raises(BadInput):
             prior_of({**mine, **wrong}, table, None)
@@ -289,3 +309,5 @@ def test_the_induction_score_is_read_like_attention():
     assert found.signal == "induction"
     assert found.plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau)
     assert str(found).startswith("forms induction heads at about step")
+    formed = pd.concat([scored, scored.tail(1).assign(step=700.0, induction_1_0=0.6)])
+    assert str(Forecaster(calibrations=exact()).told(formed)) == "formed induction heads at about step 700"

@@ -173,6 +173,22 @@ def test_a_softmax_over_something_else_is_no_attention():
 
     assert attention_maps(Routing(), torch.randn(2, 3, 4, 5)) == []
 
+    class Plain(nn.Module):
+        def forward(self, x):
+            return x.softmax(axis=-1) + torch.softmax(x, axis=3) + F.softmax(x, -1)
+
+    assert len(attention_maps(Plain(), torch.randn(2, 3, 4, 5))) == 3
+
+
+def test_induction_is_not_looked_for_in_attention_to_something_else():
+    def both(model, tokens):
+        n, columns = tokens.shape
+        return [torch.full((n, 1, columns, columns), 1 / columns), torch.full((n, 1, columns, columns + 20), 0.01)]
+
+    row = Watch(nn.Linear(1, 1), vocabulary=64, attention=both).look(0)
+    assert "induction_0_0" in row
+    assert "induction_1_0" not in row
+
 
 def test_targets_are_a_mask_beside_a_probe():
     model, x = Bare(), torch.randn(3, 5, 4)
@@ -182,7 +198,10 @@ def test_targets_are_a_mask_beside_a_probe():
     with pytest.raises(BadInput, match="without a probe"):
         Watch(model, vocabulary=9, targets=torch.ones(3, 5, dtype=torch.bool))
     assert Watch(model, x, targets=torch.ones(3, 5, dtype=torch.bool)).look(0)["attn_0_0"] == pytest.approx(1)
-    assert "attn_0_0" not in Watch(model, x, targets=torch.ones(3, 7, dtype=torch.bool)).look(0)  # another layer's
+    assert Watch(model, x, targets=torch.ones(1, 5, dtype=torch.bool)).look(0)["attn_0_0"] == pytest.approx(1)
+    for shape in ((3, 7), (2, 5), (3, 4, 5)):
+        with pytest.raises(BadInput, match="fit attention in"):
+            Watch(model, x, targets=torch.ones(shape, dtype=torch.bool)).look(0)
 
 
 def test_induction_behind_a_first_token():

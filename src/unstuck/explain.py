@@ -90,7 +90,7 @@ def explain_law(law: "PowerLaw", predictions: list[dict[str, Any]], ranking: Any
         answer = ("plateau", "low", "high", "beyond", "level")
         sizes = ", ".join(f"{k} = {v:g}" for k, v in found.items() if k not in answer)
         out.print(
-            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], {found['level']:.0%} interval "
+            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], {100 * found['level']:g}% interval "
             f"{found['low']:,.0f} to {found['high']:,.0f}"
         )
     if ranking is not None:

@@ -81,7 +81,7 @@ def forecast(
         print(json.dumps(asdict(found)))
         return
     print(found)
-    if prior is not None and found.left is None:
+    if prior is not None and not found.over:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
 
 
@@ -99,32 +99,31 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
 
     from unstuck.forecast.plateau import ROWS, plateau_left, plateau_since
 
-    rows = curve.dropna(subset=column)
-    finite = rows[np.isfinite(rows[column])]
+    finite = curve[np.isfinite(curve[column])]
     losses = finite[column].tolist()
-    now, steps = int(rows["step"].iloc[-1]), finite["step"].tolist()
+    now, steps = float(curve["step"].iloc[-1]), finite["step"].tolist()
+    usual = float(np.diff(steps).max()) if len(steps) > 1 else 0.0  # steps between two losses, at most
+    diverged = not steps or bool(np.isinf(curve[column].iloc[-1])) or now - steps[-1] > 2 * usual
     start = plateau_since(losses)
     left = plateau_left(losses)
     since = None if start is None else float(steps[start])
     level = None if start is None else float(finite[column].iloc[start:].mean())
     if as_json:
-        found = {"step": now, "plateau": None, "sign": False, "signal": column, "since": since, "loss": level}
-        print(json.dumps({**found, "left": None if left is None else float(steps[left[1]])}))
+        found = {"step": int(now), "plateau": None, "sign": False, "signal": column, "since": since, "loss": level}
+        print(json.dumps({**found, "left": None if left is None else float(steps[left[1]]), "diverged": diverged}))
         return
-    if not len(finite) or steps[-1] < now:
-        print(f"{column} is not finite at step {now:,}: the run has diverged")
+    if diverged:
+        print(f"{column} is not finite at step {now:,.0f}: the run has diverged")
     elif len(losses) < ROWS:
         print(f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}")
     elif left is not None:
-        print(
-            f"left its plateau at about step {steps[left[1]]:,.0f}: {column} is {losses[-1]:.4g} now, at step {now:,}"
-        )
+        print(f"left its plateau at about step {steps[left[1]]:,.0f}: {column} is {losses[-1]:.4g}, at step {now:,.0f}")
     elif since is None:
         part = losses[-max(ROWS, len(losses) // 4) :]
         rises = float(np.mean(part[len(part) // 2 :])) > float(np.mean(part[: len(part) // 2]))
-        print(f"not on a plateau at step {now:,}: {column} {'rises' if rises else 'still falls'}")
+        print(f"not on a plateau at step {now:,.0f}: {column} {'rises' if rises else 'still falls'}")
     else:
-        print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,}")
+        print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,.0f}")
         say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 

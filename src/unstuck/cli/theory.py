@@ -156,7 +156,11 @@ def fit(
     from unstuck.laws.tables import where as where_rows
 
     with named_options({"level", "where", "threshold", "offset"}), warnings_as_sentences():
-        table = unscheduled(where_rows(read_table(source), where or []))
+        found = where_rows(read_table(source), where or [])
+        table = unscheduled(found)
+        if len(table) < len(found):
+            out = len(found) - len(table)
+            say(f"{out} runs under a diversity schedule are left out; --where schedule=adaptive fits them")
         if threshold is not None:
             table = at_threshold(table, threshold)
         elif "threshold" in table and table["threshold"].nunique() > 1:

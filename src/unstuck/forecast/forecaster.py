@@ -12,6 +12,7 @@ recedes as fast as the steps pass.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from unstuck.scalars import number
 from unstuck.theory.setting import real
 
 from .calibration import Calibration, shipped
-from .plateau import plateau_left
+from .plateau import LATELY, MASTERED, plateau_left
 from .signals import SIGNALS, available, chance, recorded
 from .sources import loss_column
 
@@ -33,13 +34,15 @@ QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.0
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
 LOOK_BACK = 2.2  # by which factor of steps
+FORMED = 0.5  # induction score of a head that looks where an induction head does
 TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
 
 
 @dataclass(frozen=True)
 class Forecast:
     """The step at which the run will leave its plateau: median, and an interval of `level`. `plateau` is None where
-    there is neither a sign of emergence nor a law. `left` is the step at which the loss has left it already."""
+    there is neither a sign of emergence nor a law. `left` is the step since which the loss falls from it, or at which
+    induction heads had formed; `over` says that nothing is left to wait for."""
 
     step: int
     plateau: float | None
@@ -50,13 +53,17 @@ class Forecast:
     signal: str
     level: float
     left: float | None = None
+    over: bool = False
 
     def __str__(self) -> str:
-        if self.left is not None:
-            return f"left its plateau at about step {self.left:,.0f}, as the loss shows"
+        if self.over:
+            heads = self.signal == "induction"
+            done = "formed induction heads" if heads else "left its plateau"
+            return f"{done} at about step {self.left:,.0f}" + ("" if heads else ", as the loss shows")
+        falls = "" if self.left is None else f"; the loss falls since about step {self.left:,.0f}"
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
-            return f"no sign of emergence by step {self.step:,} (signal: {self.signal})"
-        seen = "" if self.sign else "; no sign of it yet, this is the law's word"
+            return f"no sign of emergence by step {self.step:,} (signal: {self.signal}){falls}"
+        seen = ("" if self.sign else "; no sign of it yet, this is the law's word") + falls
         what = "forms induction heads" if self.signal == "induction" else "leaves the plateau"
         return (
             f"{what} at about step {self.plateau:,.0f} ({self.low:,.0f} to {self.high:,.0f} with "
@@ -93,11 +100,12 @@ class Forecaster:
         """Take a row: `step`, and for every layer and head `attn_L_H`, `induction_L_H` or `entropy_L_H`, numbers or
         tensors of one."""
         try:
-            self.rows.append({k: number(v) for k, v in row.items() if not isinstance(v, str)})
+            taken = {k: number(v) for k, v in row.items() if not isinstance(v, str)}
         except (TypeError, ValueError, RuntimeError) as e:
             raise BadInput("the row", f"one with {e}", "made of numbers") from e
-        if "step" not in row:
-            raise BadInput("the row", ", ".join(row), "one with a step")
+        if not math.isfinite(taken.get("step", math.nan)):
+            raise BadInput("the row", ", ".join(row), "one with a step, a number")
+        self.rows.append(taken)
         return self
 
     def forecast(self) -> Forecast:
@@ -105,12 +113,24 @@ class Forecaster:
         return self.told(pd.DataFrame(self.rows))
 
     def told(self, curve: pd.DataFrame) -> Forecast:
-        """From a curve up to its last row; where it has a loss, that tells whether the plateau is over."""
+        """From a curve up to its last row, with what is over by now: the loss, where there is one, tells whether the
+        plateau is; heads that look where induction heads do have formed."""
         said = self.of_curve(curve)
+        if said.signal == "induction":
+            rows = recorded(curve, "induction").sort_values("step")
+            formed = rows.drop(columns="step").max(axis=1) >= FORMED
+            if formed.any():
+                return replace(said, left=float(rows["step"][formed].iloc[0]), over=True)
         name = loss_column(curve)
-        rows = curve if name is None else curve[np.isfinite(curve[name].to_numpy(dtype=float))].sort_values("step")
-        gone = None if name is None else plateau_left(rows[name].tolist())
-        return said if gone is None else replace(said, left=float(rows["step"].iloc[gone[1]]))
+        if name is None:
+            return said
+        rows = curve[np.isfinite(curve[name].to_numpy(dtype=float))].sort_values("step")
+        losses = rows[name].tolist()
+        gone = plateau_left(losses)
+        if gone is None:
+            return said
+        level, now = median(losses[gone[0] : gone[1]]), median(losses[-LATELY:])
+        return replace(said, left=float(rows["step"].iloc[gone[1]]), over=now <= MASTERED * level)
 
     def of_curve(self, curve: pd.DataFrame) -> Forecast:
         """From the attention of a curve up to its last row."""
@@ -169,5 +189,5 @@ def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> t
     if past > 1 - 1e-9:  # overdue by all opinions
         mean, past = now, 0.5
     quantiles = [past + (1 - past) * q for q in (0.5, 0.5 - level / 2, 0.5 + level / 2)]
-    median, low, high = (math.exp(float(x)) for x in mean + spread * ndtri(quantiles))
-    return median, low, high
+    middle, low, high = (math.exp(float(x)) for x in mean + spread * ndtri(quantiles))
+    return middle, low, high

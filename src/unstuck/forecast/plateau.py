@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
+Values = NDArray[np.float64]
 ROWS, PART = 10, 4  # a plateau has so many rows at least, and lasts for a quarter of all
-SURE, STILL = 3.0, 0.01  # its halves differ by no more than so many standard errors, or by this part
+SURE, STILL = 3.0, 0.02  # its halves differ by no more than so many standard errors, or by this part
 LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they lie below one that was left; if at rest
+SPIKE = 6.0  # times the usual distance from its neighbours
 ENDS = 60  # of plateaus that are tried
 
 
@@ -75,7 +77,7 @@ def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
 
     Examples:
         >>> plateau_left([3, 2] + [1.0] * 20 + [0.8, 0.5, 0.3, 0.1]), plateau_left([3, 2] + [1.0] * 20)
-        ((2, 23), None)
+        ((2, 22), None)
     """
     if len(losses) < ROWS:
         return None
@@ -87,17 +89,26 @@ def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
             continue
         level = median(losses[start:end])
         low = level - FALL * abs(level)
-        if now < low + min(0.0, rows.drift(start, end)) and not (stands and now > MASTERED * level):
+        if now < low + min(0.0, rows.drift(start, end)) and not (stands and (level <= 0 or now > MASTERED * level)):
             below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + LATELY])) < low)
             return start, next(below)
     return None
 
 
+def _without_spikes(losses: Values) -> Values:
+    """Rows far from their neighbours, as the first often is, take their median: one alone would look like noise."""
+    if len(losses) < ROWS:
+        return losses
+    around = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(losses, 2, "reflect"), 5), axis=1)
+    away = np.abs(losses - around)
+    return np.where(away > SPIKE * 1.4826 * np.median(away), around, losses)
+
+
 class _Rows:
-    """Losses, with sums that tell the mean and variance of any stretch of them."""
+    """Losses without spikes, with sums that tell the mean and variance of any stretch of them."""
 
     def __init__(self, losses: Sequence[float]) -> None:
-        self.losses = np.asarray(losses, dtype=float)
+        self.losses = _without_spikes(np.asarray(losses, dtype=float))
         self.middle = float(self.losses.mean()) if len(self.losses) else 0.0
         away = self.losses - self.middle
         self.sums, self.squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (away, away**2))
@@ -116,7 +127,7 @@ class _Rows:
         first, second = self.losses[start : start + half].mean(), self.losses[end - half : end].mean()
         return float((second - first) / (end - start - half) * (len(self.losses) - (start + end) / 2))
 
-    def _moments(self, a: Rows, b: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _moments(self, a: Rows, b: Rows) -> tuple[Values, Values]:
         n = b - a
         mean = (self.sums[b] - self.sums[a]) / n
         variance = np.maximum(self.squares[b] - self.squares[a] - n * mean**2, 0.0) / np.maximum(n - 1, 1)

@@ -15,22 +15,28 @@ from unstuck.laws.tables import at_threshold
 from unstuck.spec.run import OptimSpec, TrainSpec
 
 FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
-DEFAULTS = {f.name: f.default for f in fields(OptimSpec)}
+DEFAULTS = {f.name: f.default for f in fields(OptimSpec) if f.name != "name"}
 #: Settings that leave the dynamics of a run as they are.
 WITHOUT_EFFECT = {"seed", "run_id", *(f.name for f in fields(TrainSpec))} - {"batch"}
 
 
 def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd.DataFrame:
     """The runs of a table that differ from a run in nothing but what the formula names, at the same threshold."""
-    named = {c for term in parse(formula) for c in term.columns}
-    for column in ({*mine, "schedule"} - named - WITHOUT_EFFECT) & set(table):
+    mine = {**DEFAULTS, **mine}  # runs older than a setting have its default
+    for column in ({*mine, "schedule"} - set(_named(formula)) - WITHOUT_EFFECT) & set(table):
         value = mine.get(column)
-        missing = value is None or value == DEFAULTS.get(column)  # runs older than a setting have its default
-        table = table[(table[column] == value) | (table[column].isna() & missing)]
+        missing = value is None or value == DEFAULTS.get(column)
+        same = table[column].map(lambda other, value=value: bool(other == value)).astype(bool)
+        table = table[same | (table[column].isna() & missing)]
     thresholds = mine.get("thresholds") or []
     if len(thresholds) and "threshold" in table and (table["threshold"] != thresholds[-1]).any():
         table = at_threshold(table, float(thresholds[-1]))
     return table
+
+
+def _named(formula: str) -> list[str]:
+    """The settings of a formula; task.T and T are one."""
+    return [c.rpartition(".")[2] for term in parse(formula) for c in term.columns]
 
 
 def extrapolation_error(table: pd.DataFrame, formula: str) -> float:
@@ -59,7 +65,7 @@ def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) 
     formula = formula or FORMULAS.get(str(mine.get("task")))
     if formula is None:
         raise BadInput("--formula", "missing", f"given for the task {mine.get('task')!r}, such as 'T + d'")
-    lacks = sorted({c for term in parse(formula) for c in term.columns} - set(mine))
+    lacks = sorted(set(_named(formula)) - set(mine))
     if lacks:
         raise BadInput("--formula", formula, f"made of settings of this run, which has no {', '.join(lacks)}")
     alike = runs_alike(table, mine, formula)

@@ -115,6 +115,8 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     steps = pd.to_numeric(table[name], errors="coerce")
     table = table.assign(step=steps)[steps.map(lambda x: math.isfinite(x) and x >= 0)]
+    if table.empty:
+        raise BadInput("SOURCE", str(source), f"a curve with numbers in its column {name}")
     numbers = table.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
 

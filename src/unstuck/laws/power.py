@@ -140,9 +140,9 @@ def fit_power_law(
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = pd.DataFrame(table)
     emerged = _emerged(table)
-    if offset == "fit":
+    if offset == "fit" and emerged.any():
         offset = _likely_offset(table, formula, float(table.loc[emerged, "plateau_steps"].min()), sizes)
-    offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
+    offset = 0.0 if offset == "fit" else real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
     if offset:
         table = table.assign(plateau_steps=table["plateau_steps"] - offset)
         if "steps" in table:

@@ -72,15 +72,11 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
 
 
 def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose data stayed as they were: a diversity schedule makes plateaus that no law of settings knows."""
+    """The runs whose data stayed as they were: a diversity schedule makes plateaus that no law of settings knows. Where
+    all runs are such, they stay."""
     if "schedule" not in table or table["schedule"].isna().all() or table["schedule"].notna().all():
         return table
-    rest = table[table["schedule"].isna()]
-    message = (
-        f"{len(table) - len(rest)} runs under a diversity schedule are left out; --where schedule=adaptive fits them"
-    )
-    warnings.warn(message, UserWarning, stacklevel=2)
-    return rest
+    return table[table["schedule"].isna()]
 
 
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:

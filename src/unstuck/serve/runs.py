@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +81,7 @@ class Reader:
             raise BadInput(
                 "directory", self.root.name, "one with finished runs; `unstuck sweep ... --out DIR` makes them"
             )
-        with warnings.catch_warnings(action="ignore"):
-            table = unscheduled(where_rows(table, [c for c in conditions if c]))
+        table = unscheduled(where_rows(table, [c for c in conditions if c]))
         asked = f"{formula} {sorted(sizes.items())} {pd.util.hash_pandas_object(table.astype(str)).sum()}"
         if asked not in self._fitted:
             self._fitted = {asked: self._law(table, formula, sizes)}

@@ -141,9 +141,9 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         parts["train"] = dataclasses.replace(parts["train"], device=device)
-    idle = {k: v for k, v in _section(raw, "schedule").items() if k != "name"}
-    if parts["schedule"].name == "none" and idle:
-        raise BadInput("schedule.name", "none", f"adaptive, for schedule.{next(iter(idle))} to have an effect")
+    idle = _section(raw, "schedule")
+    if idle and "name" not in idle:
+        raise BadInput("schedule.name", "not given", f"adaptive, for schedule.{next(iter(idle))} to have an effect")
     spec = RunSpec(**parts, seed=seed)
     if spec.schedule.name != "none":
         from unstuck.training.repetition import repeating

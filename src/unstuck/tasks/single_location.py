@@ -65,11 +65,12 @@ class SingleLocation(Task):
         frequent = (
             torch.eye(self.d)[0] if self.frequent == "basis" else torch.randn(self.d, generator=rng) / self.d**0.5
         )
-        last = torch.arange(self.T - 1, -1, -1)
-        # A fixed position is not the last, where the output is read: there, no attention would be needed.
-        drawn = torch.randperm(self.T - 1, generator=rng)
-        fixed = last if self.position == "last" else torch.cat([drawn[: self.B].flip(0), drawn[self.B :]])
-        return {"target": target, "frequent": frequent, "positions": fixed}
+        if self.position == "last":
+            positions = torch.arange(self.T - 1, -1, -1)
+        else:  # not the last, where the output is read: there, no attention would be needed
+            drawn = torch.randperm(self.T - 1, generator=rng)
+            positions = torch.cat([drawn[: self.B].flip(0), drawn[self.B :]])
+        return {"target": target, "frequent": frequent, "positions": positions}
 
     def relevant(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Tensor:
         """n draws of the relevant token, (n, d)."""

@@ -8,6 +8,7 @@ when a shortcut is found that only repeated data have.
 """
 
 import math
+from numbers import Integral, Real
 from statistics import median
 from typing import Any
 
@@ -19,6 +20,14 @@ from unstuck.scalars import number
 NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data that are compared with those before
 KEPT = 100  # times `patience`: losses that are looked back on
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral)
 
 
 class DiversitySchedule:
@@ -65,18 +74,19 @@ class DiversitySchedule:
             ("fall", fall, 0.0, 1.0),
             ("mastered", mastered, 0.0, 1.0),
         ):
-            if not isinstance(value, (int, float)) or not low < value < high:
+            if not _number(value) or not low < value < high:
                 raise BadInput(
                     name, value, f"a number above {low:g}" + ("" if high == math.inf else f", below {high:g}")
                 )
-        if not isinstance(floor, (int, float)) or not math.isfinite(floor):
+        if not _number(floor) or not math.isfinite(floor):
             raise BadInput("floor", floor, "the loss that cannot be avoided, a number")
+        if not _whole(patience) or patience < 10:
+            raise BadInput("patience", patience, "a whole number of steps, at least 10")
         memory = min(20, patience) if memory is None else memory
-        whole = isinstance(patience, int) and isinstance(memory, int)
-        if not whole or patience < 10 or not 1 <= memory <= patience:
-            raise BadInput("patience", patience, "at least 10 steps, with a memory of at least 1 and at most that")
-        if longest is not None and longest < patience:
-            raise BadInput("longest", longest, f"at least the patience of {patience} steps")
+        if not _whole(memory) or not 1 <= memory <= patience:
+            raise BadInput("memory", memory, f"a whole number of steps, from 1 to the patience of {patience}")
+        if longest is not None and not (_whole(longest) and longest >= patience):
+            raise BadInput("longest", longest, f"a whole number of steps, at least the patience of {patience}")
         self.most, self.factor, self.least = most, factor, least
         self.fall, self.mastered, self.floor = fall, mastered, floor
         self.memory, self.longest = memory, longest or 2 * KEPT * patience

@@ -7,7 +7,7 @@ from .watch import Watch
 
 def due(watch: Watch, step: int) -> bool:
     """Is it time to look, and not done yet? Several batches may make one optimiser step."""
-    return step % watch.every == 0 and not (watch.rows and watch.rows[-1]["step"] >= step)
+    return step % watch.every == 0 and not (watch.rows and watch.rows[-1]["step"] == step)
 
 
 def trainer_callback(watch: Watch) -> Any:

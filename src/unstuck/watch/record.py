@@ -47,7 +47,8 @@ class _Recorder(TorchFunctionMode):
 
 def _over_columns(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Is it a softmax over the last axis of four?"""
-    return kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 3)
+    given = args[1] if len(args) > 1 else None
+    return kwargs.get("dim", kwargs.get("axis", given)) in (-1, 3)
 
 
 def _weights(

@@ -81,11 +81,14 @@ class Watch:
             _checked(maps)
             for layer, weights in enumerate(maps):
                 row |= _statistics(layer, weights, self.targets)
+            if self.targets is not None and not any(name.startswith("attn_") for name in row):
+                shapes = ", ".join(sorted({str(tuple(w.shape)) for w in maps}))
+                raise BadInput("targets", f"in {tuple(self.targets.shape)}", f"such as fit attention in {shapes}")
         if self.repeated is not None:
             maps = self.attention(self.model, self.repeated)
             _checked(maps)
             for layer, weights in enumerate(maps):
-                if weights.shape[-1] >= 2 * self.half <= weights.shape[-2]:  # not attention to something else
+                if weights.shape[-1] == weights.shape[-2] >= 2 * self.half:  # not attention to something else
                     row |= _named("induction", layer, induction_score(weights, self.half))
                 if self.probe is None:
                     row |= _statistics(layer, weights, None)
@@ -165,7 +168,8 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = _named("entropy", layer, entropy) | _named("distance", layer, distance)
-    if targets is not None and targets.shape[0] == len(w) and targets.shape[1:] in (w.shape[-1:], w.shape[-2:]):
+    fits = targets is not None and len(targets) in (1, len(w)) and targets.shape[1:] in (w.shape[-1:], w.shape[-2:])
+    if targets is not None and fits:
         mask = targets.to(w.device)
         if mask.dim() == 2:
             seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)

@@ -147,7 +147,11 @@ def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
     cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
     pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
-    band = f"the 80% band holds {cover}; pinball loss {pinball}" if rows["coverage"].notna().all() else "no band"
+    band = (
+        f"the 80% band holds {cover}; pinball loss {pinball}"
+        if len(rows) and rows["coverage"].notna().all()
+        else "no band"
+    )
     answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
     silent = bool((scored["answered"] < scored["forecasts"]).any())
     silence = f"; it answered {answered}" if silent else ""

@@ -220,7 +220,7 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
             if best is not None:
                 faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
             claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
-    heads = "; ".join(f"{way}: {_numbers(part['heads'])}" for way, part in ways.items())
+    heads = "; ".join(f"{way}: {_numbers(part.sort_values('left')['heads'])}" for way, part in ways.items())
     claims.append(Claim(f"{case}: heads that look at the relevant token then, each seed", heads, None, None))
     if not {"none", "schedule"} <= set(ways):
         return claims

@@ -198,7 +198,8 @@ def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
         if there.all():
             ax.plot([mine["steps"].mean()] * 2, [place - 0.25, place + 0.25], color=colour, lw=2)
     ax.set_yticks(range(len(ways)), list(reversed(ways)))
-    ax.set(ylim=(-0.6, len(ways) - 0.4), xlabel="steps until learnt", xlim=(0, None))
+    furthest = float(np.minimum(rows["steps"], rows["last"]).max())
+    ax.set(ylim=(-0.6, len(ways) - 0.4), xlabel="steps until learnt", xlim=(0, 1.06 * furthest))
     ax.grid(axis="x", color="#E6E6E6", lw=0.6)
     ax.set_axisbelow(True)
 

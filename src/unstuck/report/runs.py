@@ -12,6 +12,7 @@ import pandas as pd
 
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.laws.tables import unscheduled
 from unstuck.runs.store import RunDirectory, Store
 from unstuck.spec.run import TrainSpec
 
@@ -146,7 +147,9 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
     all runs."""
     if formula is not None:
         try:
-            return [law_of(table, formula, "all runs")]
+            rest = unscheduled(table)
+            name = "all runs" if len(rest) == len(table) else "all runs but those under a diversity schedule"
+            return [law_of(rest, formula, name)]
         except ValueError as e:
             raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
     budget = {f.name for f in dataclasses.fields(TrainSpec)} - {"batch", "threads", "device"}

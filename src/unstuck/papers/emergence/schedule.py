@@ -23,7 +23,7 @@ from unstuck.papers.lab import TieredRun, curves, finished, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
 
 IN_PARTS = True  # a case can be drawn before the others are done
-SEEDS = [0, 1, 2]
+SEEDS, TIER = [0, 1, 2], 2
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
 LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
@@ -38,7 +38,6 @@ class Case:
     key: str  # what is repeated: p or B
     fixed: Sequence[float]  # weakest first, the last one too strong
     max_steps: int
-    tier: int = 3
     after: int = 500
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -61,12 +60,12 @@ class Case:
         base |= {"train.max_steps": self.max_steps, "train.after": self.after}
         found = {
             "none" if value == self.none else f"{self.key} = {value:g}": grid(
-                self.source, self.tier, seeds, {**base, f"task.{self.key}": value}
+                self.source, TIER, seeds, {**base, f"task.{self.key}": value}
             )
             for value in (self.none, *self.fixed)
         }
         adaptive = {**base, "schedule.name": "adaptive", "schedule.key": self.key, "schedule.most": MOST[self.key]}
-        return {**found, "schedule": grid(self.source, self.tier, seeds, adaptive)}
+        return {**found, "schedule": grid(self.source, TIER, seeds, adaptive)}
 
 
 CASES: dict[Profile, list[Case]] = {
@@ -75,7 +74,7 @@ CASES: dict[Profile, list[Case]] = {
         Case("recall", {"task.tokens": 12, "task.pairs": 3}, "B", [2], 200, after=0, more=SMALL),
     ],
     "cpu": [
-        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000, tier=2),
+        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000),
         Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000),
         Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
     ],

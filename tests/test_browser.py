@@ -217,10 +217,15 @@ def test_pictures_for_the_docs(page, screenshots, tmp_path):
         page.goto(f"{address}/#runs")
         expect(rows(page).first).to_be_visible()
         page.click("#clear")
-        page.fill("#filter", "single_location T=64 B=1 layers=2 heads=4 lr=0.0001 layer_norm=false optim=adam seed=0")
+        wanted = "single_location T=64 B=1 p=0 layers=2 heads=4 lr=0.0001 layer_norm=false optim=adam seed=0"
+        page.fill("#filter", wanted)
         for size in ("16", "32", "64"):
             page.locator("#table tbody tr").nth(column(page, "d").index(size)).click()
         expect(page.locator("#curve .legendtext")).to_have_count(3)
+        heads = [cell.rstrip(" ▲▼") for cell in page.locator("#table thead th").all_text_contents()]
+        assert {"run_id", "T", "d", "plateau_steps"} <= set(heads)
+        assert not {"tokens", "pairs", "tau"} & set(heads)  # of other tasks: none of these runs has them
+        page.evaluate("document.querySelectorAll('*').forEach((e) => { e.scrollLeft = 0; })")
         picture(page, screenshots / "dashboard-runs.png")
         page.goto(f"{address}/#laws")
         page.fill("#where", "task=single_location layer_norm=false lr=0.0001 optim=adam")

@@ -51,9 +51,11 @@ function arranged({ columns, rows }, text, order) {
 }
 
 // A table whose columns sort and whose rows can be chosen, at most so many; sorted() and picked() are told of clicks.
+// Columns that none of the rows has a value in are left out.
 function tableOf(data, order, chosen, most, sorted, picked) {
-  const head = document.createElement("tr");
-  data.columns.forEach((name) => {
+  const rows = arranged(data, by("filter").value, order), head = document.createElement("tr");
+  const used = data.columns.map((_, i) => !rows.length || rows.some((row) => row[i] !== null && row[i] !== undefined));
+  data.columns.filter((_, i) => used[i]).forEach((name) => {
     const cell = document.createElement("th");
     cell.textContent = name;
     cell.tabIndex = 0;
@@ -63,9 +65,8 @@ function tableOf(data, order, chosen, most, sorted, picked) {
     head.append(cell);
   });
   document.querySelector("#table thead").replaceChildren(head);
-  const rows = arranged(data, by("filter").value, order);
   document.querySelector("#table tbody").replaceChildren(...rows.slice(0, most).map((row) => {
-    const line = cells(document.createElement("tr"), row.map(shown));
+    const line = cells(document.createElement("tr"), row.filter((_, i) => used[i]).map(shown));
     line.dataset.run = row[0];
     line.setAttribute("aria-selected", chosen.has(row[0]));
     line.onclick = () => {

@@ -1,19 +1,23 @@
 """What `Watch` costs in a training loop: 50 steps with one look against 50 without, in one run, one thread.
 
 The model is the GPT-2 of the figure `gpt2-induction` (4 layers, width 128, context 128, batch 16) where the package
-transformers is installed, else a stack of nn.TransformerEncoderLayer of that size.
+transformers is installed, else a stack of nn.TransformerEncoderLayer of that size. `--csv FILE` keeps the numbers
+(results/watch-cost.csv).
 """
 
+import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unstuck import Watch
+from unstuck.papers.provenance import provenance
 
 CONTEXT, WIDTH, LAYERS, HEADS, BATCH, EVERY, AIM = 128, 128, 4, 4, 16, 50, 0.05
 
@@ -77,6 +81,13 @@ def main() -> None:
         f"{name}: {EVERY} steps take {step:.2f} s, a look {1000 * look:.0f} ms: {look / step:.1%} (aim {AIM:.0%}), "
         f"with {len(watch.rows[0])} numbers a row"
     )
+    if "--csv" in sys.argv:
+        made, numbers = (
+            provenance(),
+            {"steps": EVERY, "steps_seconds": step, "look_seconds": look, "share": look / step},
+        )
+        table = pd.DataFrame([{"model": name, **numbers, "commit": made["commit"], "date": made["date"]}])
+        table.to_csv(sys.argv[sys.argv.index("--csv") + 1], index=False, float_format="%.3g")
 
 
 if __name__ == "__main__":

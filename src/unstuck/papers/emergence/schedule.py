@@ -155,8 +155,9 @@ def _rank(steps: pd.Series) -> tuple[float, float]:
 
 def draw(table: pd.DataFrame) -> Figure:
     cases = list(table["case"].unique())
-    picture = Figure(figsize=(4.4 * len(cases), 6.0), layout="constrained")
-    axes = picture.subplots(2, len(cases), squeeze=False)
+    shape = (2, len(cases)) if len(cases) > 1 else (1, 2)  # curves above steps, or beside them
+    picture = Figure(figsize=(4.4 * shape[1], 3.2 * shape[0]), layout="constrained")
+    axes = picture.subplots(*shape, squeeze=False).reshape(2, len(cases))
     found = summary(table)
     for column, case in enumerate(cases):
         mine, rows = table[table["case"] == case], found[found["case"] == case]

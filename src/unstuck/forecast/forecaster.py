@@ -25,7 +25,7 @@ from unstuck.theory.setting import real
 
 from .calibration import Calibration, shipped
 from .plateau import LATELY, MASTERED, plateau_left
-from .signals import SIGNALS, available, chance, recorded
+from .signals import SIGNALS, chance, recorded
 from .sources import loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
@@ -136,8 +136,7 @@ class Forecaster:
         """From the attention of a curve up to its last row."""
         if curve.empty or "step" not in curve:
             raise BadInput("the curve", "empty" if curve.empty else "one without step", "one with step and a row")
-        name = self._chosen(curve)
-        curve = recorded(curve, name).sort_values("step")
+        name, curve = self._chosen(curve)
         steps = curve["step"].to_numpy(dtype=float)
         values = SIGNALS[name][1](curve)
         step, value = steps[-1], values[-1]
@@ -154,14 +153,13 @@ class Forecaster:
         plateau, low, high = _weighed(opinions, math.log(max(step, 1.0)), self.level)
         return Forecast(int(step), plateau, low, high, float(step) / plateau, sign, name, self.level)
 
-    def _chosen(self, curve: pd.DataFrame) -> str:
-        names = [name for name in available(curve) if name in self.calibrations]
-        if self.signal != "auto":
-            names = [name for name in names if name == self.signal]
-        if not names:
-            wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
-            raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
-        return names[0]
+    def _chosen(self, curve: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+        """The signal to go by, and its rows in the order of steps."""
+        for name in SIGNALS if self.signal == "auto" else (self.signal,):
+            if name in self.calibrations and len(rows := recorded(curve, name)):
+                return name, rows.sort_values("step")
+        wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
+        raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
 
     def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
         step, value = steps[-1], values[-1]

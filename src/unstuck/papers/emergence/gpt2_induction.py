@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from unstuck.errors import Impossible
-from unstuck.forecast.forecaster import Forecaster
+from unstuck.forecast.forecaster import FORMED, Forecaster
 from unstuck.forecast.protocol import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
@@ -30,7 +30,6 @@ SIZES = {
 BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
 REPEATED = 0.5  # of the sequences of the second run
 RARE = 1e-3  # of the text: bytes that are not rarer make the random sequences on which induction is scored
-FORMED = 0.5  # induction score of a head that counts as formed
 COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
 
 

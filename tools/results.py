@@ -6,6 +6,8 @@ What is left is listed in results/TODO.md.
 
 import argparse
 import sys
+import time
+from itertools import chain
 from pathlib import Path
 
 from unstuck.papers.catalogue import available
@@ -32,24 +34,29 @@ def left(runs: list[TieredRun], store: Store) -> list[list[RunSpec]]:
     return [unit for unit in units(runs) if stored_results(unit, store) is None]
 
 
-def hours(todo: list[list[RunSpec]]) -> float:
-    return sum(predicted_cost(spec).seconds for unit in todo for spec in unit) / 3600
+def seconds(unit: list[RunSpec]) -> float:
+    return sum(predicted_cost(spec).seconds for spec in unit)
 
 
-def in_order(figures: dict[str, list[TieredRun]], store: Store) -> list[list[RunSpec]]:
-    """What is left: tiers 1 and 2 of one task after the other, then the third tiers; the cheapest first in each."""
-    found: dict[tuple[bool, int, int], list[list[RunSpec]]] = {}
-    for runs in figures.values():
-        for run in runs:
-            found.setdefault(_place(run), [])
-        for key in found:
-            found[key].extend(left([run for run in runs if _place(run) == key], store))
-    return [unit for key in sorted(found) for unit in sorted(found[key], key=lambda unit: hours([unit]))]
+def in_order(figures: dict[str, list[TieredRun]], store: Store) -> list[list[list[RunSpec]]]:
+    """What is left of tiers 1 and 2, and of tier 3: one task after the other, the cheapest first in each.
+
+    Two sweeps, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
+    tier 3 wants four times as long would be that long at its place in tier 2.
+    """
+    sweeps = []
+    for tiers in ({1, 2}, {3}):
+        found: dict[tuple[int, int], list[list[RunSpec]]] = {}
+        for runs in figures.values():
+            for key in {_place(run) for run in runs if run.tier in tiers}:
+                found.setdefault(key, []).extend(left([run for run in runs if _place(run) == key], store))
+        sweeps.append([unit for key in sorted(found) for unit in sorted(found[key], key=seconds)])
+    return sweeps
 
 
-def _place(run: TieredRun) -> tuple[bool, int, int]:
+def _place(run: TieredRun) -> tuple[int, int]:
     name = run.spec.task_name
-    return run.tier > 2, TASKS.index(name) if name in TASKS else len(TASKS), run.tier
+    return TASKS.index(name) if name in TASKS else len(TASKS), run.tier
 
 
 def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
@@ -57,20 +64,24 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     lines = [
         "# Runs still to do",
         "",
-        "`make results` does them in this order. `cpu` profile. Runs that figures share are timed once.",
+        "`make results` does tiers 1 and 2, one task after the other and the cheapest runs first, then tier 3. `cpu`",
+        "profile. A run that figures share is timed where it stands first, and again only for what a later one adds.",
         "",
     ]
     lines += ["| tier | figure | runs left | of | predicted hours on one core |", "|---|---|---|---|---|"]
-    left_in_all, listed = 0, set[str]()
+    left_in_all, listed = 0, dict[str, float]()
     for tier in sorted({r.tier for runs in figures.values() for r in runs}):
         for name, runs in figures.items():
             mine = [r for r in runs if r.tier == tier]
             todo = left(mine, store)
-            new = [[spec for spec in unit if spec.run_id not in listed] for unit in todo]
-            listed |= {spec.run_id for unit in todo for spec in unit}
-            left_in_all += sum(map(len, new))
+            new = 0.0
+            for spec in chain(*todo):
+                left_in_all += spec.run_id not in listed
+                known, cost = listed.get(spec.run_id, 0.0), predicted_cost(spec).seconds
+                new += max(0.0, cost - known)
+                listed[spec.run_id] = max(cost, known)
             if mine:
-                lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {hours(new):.1f} |")
+                lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {new / 3600:.1f} |")
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all
 
@@ -87,14 +98,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
-    todo = in_order(figures, store)
 
     def show(done: float, of: float, text: str) -> None:
         print(f"\r{text}, {done / of:.0%} of the predicted work", end="", file=sys.stderr)
 
-    if arguments.minutes > 0:
-        done = run_sweep(todo, store, workers=arguments.workers, seconds=60 * arguments.minutes, progress=show)
-        print("\n", done.as_json())
+    until = time.monotonic() + 60 * arguments.minutes
+    for todo in in_order(figures, store):
+        if (seconds_left := until - time.monotonic()) > 0:
+            done = run_sweep(todo, store, workers=arguments.workers, seconds=seconds_left, progress=show)
+            print("\n", done.as_json())
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")

@@ -2,10 +2,13 @@
 papers' own figures, and entry points `unstuck.figures` of other packages, are found without being listed."""
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,14 @@ CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 _PREFIX = {"emergence": "", "incremental": "incremental-"}
 
 
-def entries() -> dict[str, Entry]:
+@cache
+def from_packages() -> dict[str, EntryPoint]:
+    """Figures of other installed packages."""
+    return {point.name: point for point in entry_points(group="unstuck.figures")}
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
     """All figures: the papers' own, then those of our own that have a file, then other packages'."""
     found = dict(CATALOGUE)
     for paper, prefix in _PREFIX.items():
@@ -104,9 +114,9 @@ def entries() -> dict[str, Entry]:
             if name not in found:
                 first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or name).splitlines()[0]
                 found[name] = Entry(name, first.removeprefix(f"{name}: ").rstrip("."), "theory", ours=True)
-    for point in entry_points(group="unstuck.figures"):
-        found.setdefault(point.name, Entry(point.name, f"from {point.value}", "its package", ours=True))
-    return found
+    for name, point in from_packages().items():
+        found.setdefault(name, Entry(name, f"from {point.value}", "its package", ours=True))
+    return MappingProxyType(found)
 
 
 def module_of(name: str) -> str:
@@ -119,7 +129,7 @@ def is_available(name: str) -> bool:
     path = Path(__file__).parent.parent.joinpath(*module_of(name).split(".")[1:]).with_suffix(".py")
     if name in PACKAGES and find_spec(PACKAGES[name]) is None:
         return False
-    return path.is_file() or any(point.name == name for point in entry_points(group="unstuck.figures"))
+    return path.is_file() or name in from_packages()
 
 
 def available() -> list[str]:

@@ -13,7 +13,6 @@ One of theory may also have `overlaid(profile)`, runs which its `data` draws on 
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, Literal, Protocol, cast, get_args
 
 import pandas as pd
@@ -21,7 +20,7 @@ from matplotlib.figure import Figure as Picture
 
 from unstuck.errors import BadInput, nearest
 
-from .catalogue import entries, is_available, module_of
+from .catalogue import entries, from_packages, is_available, module_of
 
 Profile = Literal["quick", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -81,9 +80,8 @@ def load(name: str) -> FigureModule:
         )
     if not is_available(name):
         raise BadInput("figure", name, f"one that is available; this one still needs {known[name].needs}")
-    for point in entry_points(group="unstuck.figures"):
-        if point.name == name:
-            return cast(FigureModule, point.load())
+    if name in from_packages():
+        return cast(FigureModule, from_packages()[name].load())
     return cast(FigureModule, importlib.import_module(module_of(name)))
 
 

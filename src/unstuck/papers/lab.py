@@ -117,7 +117,7 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
 
 
 def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
-    """The curves of all finished runs, one under the other, with the run's sizes."""
+    """The curves of all finished runs up to the steps asked for, one under the other, with the run's sizes."""
     parts = []
     where = Store(store)
     for spec in (run.spec for run in runs):
@@ -125,7 +125,8 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
         curve = directory.curve() if enough(directory.status(), spec) is not None else None
         if curve is not None:
             sizes = _settings(spec, ("heads", "layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
-            parts.append(curve.assign(run_id=spec.run_id, **sizes))
+            asked = curve[curve["step"] <= spec.train.max_steps]  # another figure may have wanted it longer
+            parts.append(asked.assign(run_id=spec.run_id, **sizes))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

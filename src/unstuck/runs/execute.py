@@ -63,14 +63,15 @@ def _names(thresholds: Sequence[float]) -> list[str]:
 
 
 def _restated(result: dict[str, Any], spec: RunSpec) -> dict[str, Any]:
-    """A stored result in terms of the thresholds asked for now."""
-    wanted = spec.thresholds
+    """A stored result in terms of the thresholds and the budget asked for now."""
+    wanted, end = spec.thresholds, spec.train.max_steps
     if result["status"] == "diverged":
         return result
+    crossings = {name: step for name, step in result["crossings"].items() if step <= end}
+    result = {**result, "crossings": crossings, "steps": min(result["steps"], end)}
     if not wanted:
         return {**result, "status": "finished", "plateau_steps": None, "threshold": None}
-    crossings = result["crossings"]
-    emerged = all(f"{x:g}" in crossings and crossings[f"{x:g}"] <= spec.train.max_steps for x in wanted)
+    emerged = all(f"{x:g}" in crossings for x in wanted)
     plateau = crossings[f"{wanted[-1]:g}"] if emerged else None
     return {**result, "status": "emerged" if emerged else "censored", "plateau_steps": plateau, "threshold": wanted[-1]}
 

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -205,8 +206,7 @@ def find_class(section: str, name: Any) -> type:
     if name.endswith(".py"):
         what = "subclass of Task" if section == "task" else "class with a method `build`"
         return from_file(section, Path(name), lambda value: _is_kind(section, value), what)
-    names = [p.name.removesuffix(".py") for p in files(package).iterdir() if p.name.endswith(".py")]
-    names = sorted(set(names) - {"__init__", section, "lagged", "given", "scored"})
+    names = _own_names(section)
     if name in names:
         module = importlib.import_module(f"{package}.{name}")
         wanted = name.replace("_", "")
@@ -217,6 +217,13 @@ def find_class(section: str, name: Any) -> type:
         if point.name == name:
             return point.load()
     raise BadInput(f"{section}.name", name, f"one of {', '.join(names)}" + nearest(name, names))
+
+
+@cache
+def _own_names(section: str) -> list[str]:
+    """The tasks or models that come with the package, by the names of their files."""
+    found = {p.name.removesuffix(".py") for p in files(f"unstuck.{section}s").iterdir() if p.name.endswith(".py")}
+    return sorted(found - {"__init__", section, "lagged", "given", "scored"})
 
 
 def _is_kind(section: str, value: type) -> bool:

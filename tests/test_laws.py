@@ -86,6 +86,8 @@ def test_a_run_that_did_not_look_out_for_a_threshold_is_not_censored_there():
     with pytest.warns(UserWarning, match="1 runs did not record threshold 0.4"):
         found = at_threshold(table, 0.4)
     assert found["status"].tolist() == ["emerged", "censored"]
+    nobody = at_threshold(table.drop(columns="crossing_0.4").iloc[2:], 0.4)  # looked out for, never reached
+    assert nobody["status"].tolist() == ["censored"]
 
 
 def test_terms_keep_the_users_spelling_and_tied_terms_share_an_exponent():

@@ -14,9 +14,10 @@ from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.observe.attention import link_columns
-from unstuck.observe.circuit import ablated, ablations, find_circuit
+from unstuck.observe.circuit import ablated, ablations, find_circuit, in_words
 from unstuck.observe.maps import attention_table, draw_attention
-from unstuck.runs.execute import enough
+from unstuck.papers.lab import TieredRun, curves, finished
+from unstuck.runs.execute import enough, execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
@@ -108,7 +109,11 @@ def test_test_data_has_no_repetition():
         (["task.B=9"], "task.B is 9, but must be at most task.pairs = 8"),
         (["task.B=0.5"], "task.B"),
         (["task.p=1.5"], "task.p"),
-        (["task.p=nan"], "task.p"),
+        (["task.p=nan"], "task.p is nan, but must be a finite number"),
+        (["task.p=true"], "task.p is True, but must be a number"),
+        (["task.B=false"], "task.B is False, but must be a number"),
+        (["task.tokens=3.5"], "task.tokens is 3.5, but must be a whole number"),
+        (["train.maps=abc"], "train.maps is 'abc', but must be a list"),
         (["task.tokens=2"], "task.tokens"),
         (["task.pair=3"], "did you mean 'pairs'"),
         (["task.copies=never"], "'always' or 'bernoulli'"),
@@ -227,6 +232,21 @@ def test_a_stored_run_answers_for_the_thresholds_it_crossed():
     both = enough(status, load_spec("recall", ["train.thresholds=[0.5,0.9]"]))
     assert (both["plateau_steps"], both["threshold"]) == (90.0, 0.9)
     assert enough(status, load_spec("recall", ["train.thresholds=[0.5,0.95]"])) is None
+    short = enough(status, load_spec("recall", ["train.thresholds=[0.5,0.9]", "train.max_steps=80"]))
+    assert (short["status"], short["plateau_steps"], short["steps"]) == ("censored", None, 80)
+    assert set(short["crossings"]) == {"0.5"}  # not what came after the steps asked for
+
+
+def test_a_figure_sees_a_longer_run_up_to_the_steps_it_asked_for(tmp_path):
+    words = [*SMALL, "model.width=16", "train.thresholds=0.9", "task.B=2"]
+    long, short = (load_spec("recall", [*words, f"train.max_steps={n}"]) for n in (60, 30))
+    assert long.run_id == short.run_id
+    execute(long, Store(tmp_path))
+    for spec, last in ((long, 60), (short, 30)):
+        assert finished([TieredRun(1, spec)], tmp_path)["steps"].tolist() == [last]
+        table = curves([TieredRun(1, spec)], tmp_path)
+        assert 25 <= table["step"].max() <= last
+    assert set(table["like_accuracy"] * Recall.beside % 1) == {0}  # of so many sequences
 
 
 # -- a small model that learns it
@@ -271,9 +291,7 @@ def test_the_circuit_is_named_and_proven(small):
 def test_no_head_is_named_where_none_is_needed():
     """An untrained model: ablation changes nothing, so there is nobody to name."""
     task = Recall(tokens=16, pairs=4)
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
-        Recall(tokens=16, pairs=4), stream(0, "init")
-    )
+    model = untrained()
     batch = task.sample(256, stream(0, "data"), {})
     names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
     curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.3] for n in names}})
@@ -283,11 +301,43 @@ def test_no_head_is_named_where_none_is_needed():
         assert all(line.startswith("no head or layer") for line in circuit.says)
 
 
+ALL = {(layer, head): 1.0 for layer in (0, 1) for head in (-1, 0, 1)}  # accuracy without a head, or a layer (-1)
+
+
+@pytest.mark.parametrize(
+    ("without", "layers", "named"),
+    [
+        ({(0, 0): 0.3, (0, -1): 0.3, (1, 0): 0.3, (1, -1): 0.3}, (0, 1), [(0, 0), (1, 0)]),
+        ({(0, -1): 0.3, (1, -1): 0.3}, (0, 1), [(0, None), (1, None)]),  # heads stand in for each other
+        ({(0, -1): 0.6, (1, -1): 0.3}, (0, 1), [(None, None), (1, None)]),  # without the first, half is left
+        ({(0, 0): 0.3, (0, 1): 0.3, (0, -1): 0.3, (1, -1): 0.3}, (0, 1), [(0, None), (1, None)]),  # a second is needed
+        ({(0, -1): 0.3, (1, -1): 0.3}, (1, 1), [(None, None), (None, None)]),  # what selects must come after
+        ({(0, -1): 0.3, (1, -1): 0.3}, (1, 0), [(None, None), (None, None)]),
+    ],
+)
+def test_whom_ablations_name(monkeypatch, without, layers, named):
+    task = Recall(tokens=16, pairs=4)
+    batch = task.sample(64, stream(0, "data"), {})
+    rows = [{"layer": a, "head": b, "without": x} for (a, b), x in {**ALL, **without}.items()]
+    monkeypatch.setattr("unstuck.observe.circuit.ablations", lambda *_: pd.DataFrame(rows))
+    names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
+    curve = pd.DataFrame({"step": [0, 10, 20], **{n: [0.1, 0.1, 0.2] for n in names}})
+    curve[f"copy_{layers[0]}_0"], curve[f"attn_{layers[1]}_0"] = [0.1, 0.9, 0.9], [0.1, 0.1, 0.8]
+
+    def knows(inputs):
+        return torch.nn.functional.one_hot(batch.targets, 16).float()
+
+    circuit = find_circuit(knows, task, batch, curve, task.chance)
+    assert [(p.layer, p.head) for p in circuit.parts] == named
+    assert ("layer 2 selects, its heads together" in circuit.says[1]) == (named[1] == (1, None))
+    assert in_words(circuit.as_dict(), curve) == circuit.says
+    if named[0] == (None, None) != named[1]:
+        assert "accuracy without it 100%, without its layer 60%" in circuit.says[0]
+
+
 def test_ablation_cuts_one_head_and_only_while_it_lasts():
     task = Recall(tokens=16, pairs=4)
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
-        Recall(tokens=16, pairs=4), stream(0, "init")
-    )
+    model = untrained()
     inputs = task.sample(8, stream(0, "data"), {}).inputs
     plain = model(inputs)
     for layer in (0, 1):
@@ -310,9 +360,7 @@ def test_links_are_averaged_over_their_starts():
 
 
 def test_the_same_attention_at_the_read_out_and_in_whole():
-    model = Transformer(layers=2, heads=2, width=16, qk=8, causal=True).build(
-        Recall(tokens=16, pairs=4), stream(0, "init")
-    )
+    model = untrained()
     inputs = Recall(tokens=16, pairs=4).sample(8, stream(0, "data"), {}).inputs
     (a, last), (b, whole) = model.observe(inputs), model.observe(inputs, whole=True)
     assert torch.allclose(a, b)

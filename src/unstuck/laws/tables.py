@@ -1,5 +1,6 @@
 """Read a table of runs from a run store, CSV or Parquet."""
 
+import math
 import operator
 import re
 import warnings
@@ -82,11 +83,13 @@ def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """The table with the crossing of another threshold as its plateau; runs without that crossing are censored."""
     column = f"crossing_{threshold:g}"
+    watched = [any(f"{x:g}" == f"{threshold:g}" for x in t) for t in table.get("thresholds", ())]
+    if column not in table and any(watched):  # none of the runs has got there
+        table = table.assign(**{column: math.nan})
     if column not in table:
         known = [c.removeprefix("crossing_") for c in table if c.startswith("crossing_")]
         raise BadInput("threshold", threshold, f"one that the runs recorded: {', '.join(known) or 'none'}")
     if "thresholds" in table:  # a run that did not look out for it says nothing about it
-        watched = [any(f"{x:g}" == f"{threshold:g}" for x in t) for t in table["thresholds"]]
         unseen = ~pd.Series(watched, index=table.index) & table[column].isna()
         if unseen.any():
             message = f"{unseen.sum()} runs did not record threshold {threshold:g} and are left out"

@@ -8,7 +8,7 @@ model cannot do without it, and can do without any other.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -119,8 +119,14 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
         elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
             part = replace(part, layer=layer, without=_without(table, layer, -1))
         parts.append(part)
-    says = [_says(part, best[part.role]) for part in parts]
+    says = [_says(part, best[part.role], table) for part in parts]
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
+
+
+def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:
+    """What a stored circuit says, in today's words."""
+    table = pd.DataFrame(circuit["without"])
+    return [_says(part, best_head(curve, ROLES[part.role]), table) for part in (Part(**p) for p in circuit["parts"])]
 
 
 def best_head(curve: pd.DataFrame, column: str) -> tuple[int, int]:
@@ -144,16 +150,20 @@ def since(curve: pd.DataFrame, column: str) -> int | None:
     return int(curve["step"].iloc[after])
 
 
-def _says(part: Part, best: tuple[int, int]) -> str:
+def _says(part: Part, best: tuple[int, int], table: pd.DataFrame) -> str:
     """Layers and heads are counted from 1 in words, as in the paper."""
+    layer, head = best
     to = {"copies": "value to key", "selects": "query to value"}[part.role]
     strength = f"attention from {to} {part.attention:.2f}"
     if part.since is not None:
         strength += f", most of it since step {part.since}"
-    if part.without is not None:
-        strength += f"; without it {part.without:.0%}"
     if part.layer is None:
-        return f"no head or layer {part.role} alone: strongest is layer {best[0] + 1}, head {best[1] + 1} ({strength})"
+        strength += f"; accuracy without it {_without(table, layer, head):.0%}"
+        strength += f", without its layer {_without(table, layer, -1):.0%}"
+        return (
+            f"no head or layer is named that {part.role}: strongest is layer {layer + 1}, head {head + 1} ({strength})"
+        )
+    strength += f"; accuracy without it {part.without:.0%}"
     if part.head is None:
         return f"layer {part.layer + 1} {part.role}, its heads together ({strength})"
     return f"layer {part.layer + 1}, head {part.head + 1} {part.role} ({strength})"

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +20,13 @@ from unstuck.errors import BadInput, Impossible, nearest
 
 from .run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 
+#: What pydantic says less plainly.
+PLAINLY = {
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list, such as [1, 2]"),
+}
 SECTIONS = ("task", "model", "optim", "train", "schedule", "seed")
 
 
@@ -164,6 +171,9 @@ def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
     """`values` as an instance of `kind`, or the first thing wrong with them, in one sentence."""
+    for name, value in values.items():
+        if isinstance(value, bool) and not _may_be_bool(get_type_hints(kind).get(name, bool)):
+            raise BadInput(f"{section}.{name}", value, "a number or a word, not true or false")
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as e:
@@ -185,7 +195,12 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
         if first["type"] == "value_error":
             raise Impossible(message) from e
         allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
-        raise BadInput(field, value, allowed[0].lower() + allowed[1:]) from e
+        raise BadInput(field, value, PLAINLY.get(first["type"]) or allowed[0].lower() + allowed[1:]) from e
+
+
+def _may_be_bool(hint: Any) -> bool:
+    """Is true or false meant by a type, or by one of those it is made of? As a number they would be 1 and 0."""
+    return hint in (bool, Any) or any(map(_may_be_bool, get_args(hint)))
 
 
 def _is_union(kind: type, name: str) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .task import Batch, Task, config
 
-Probability = Annotated[float, Field(ge=0, le=1)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 @config

@@ -45,6 +45,8 @@ class Task:
     #: Sequences in the evaluation set, and those of them that an ordinary row of the curve looks at.
     evaluation: ClassVar[int] = 1024
     probe: ClassVar[int] = 64
+    #: Sequences of the sets that decide nothing: clean and training-like data, where that is another task.
+    beside: ClassVar[int] = 64
     #: The measure whose thresholds decide emergence: a loss falls to them, an accuracy rises to them.
     decides: ClassVar[Literal["loss", "accuracy"]] = "loss"
 

@@ -225,7 +225,7 @@ class Run:
         found = {"primary": self._evaluate("primary", n) if full else probed}
         for name in ("clean", "like"):  # which decide nothing, so a small look at them will do
             twins = [k for k in found if self.sets[k] is self.sets[name]]
-            found[name] = found[twins[0]] if twins else self._evaluate(name, self.task.probe)
+            found[name] = found[twins[0]] if twins else self._evaluate(name, min(self.task.beside, size))
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
         for measure in probed:
             if measure not in ("loss", "accuracy"):

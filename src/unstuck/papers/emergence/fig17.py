@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.observe.circuit import best_head, since
+from unstuck.observe.circuit import best_head, in_words, since
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
@@ -41,7 +41,8 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         return table
     heads = [c for c in table if c.startswith(("copy_", "attn_"))]
     status = Store(store).run(run.spec.run_id).status() or {}
-    says = status.get("result", {}).get("circuit", {}).get("says", [])
+    circuit = status.get("result", {}).get("circuit")
+    says = in_words(circuit, table) if circuit else []
     return table[["tokens", "pairs", "seed", "step", "clean_accuracy", *heads]].assign(circuit="; ".join(says))
 
 
@@ -63,22 +64,23 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    last, top = {}, {}
-    for kind in KINDS:
-        layer, head = best_head(table, kind)
-        last[kind], top[kind] = since(table, f"{kind}_{layer}_{head}"), layer + 1
-    layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
-    ours = f"copying in layer {top['copy']}, selection in layer {top['attn']} of {layers}"
-    claims = [
-        Claim(
-            "where", ours, "copying in layer 3, selection in layer 4 of 4", top["copy"] == layers - 1 == top["attn"] - 1
-        )
-    ]
     jump = first_step(table, "clean_accuracy", 0.5)
-    if np.isfinite(jump) and None not in last.values():
-        steps = {"copying": last["copy"], "selection": last["attn"], "accuracy 50%": int(jump)}
-        text = ", ".join(f"{name} {step}" for name, step in steps.items())
-        near = max(abs(int(s) - steps["accuracy 50%"]) for s in steps.values()) <= 0.1 * steps["accuracy 50%"]  # type: ignore[arg-type, operator]
-        claims.append(Claim("half-way steps", text, "together, at the jump", near, "together: within 10%"))
-    claims.append(Claim("circuit, by ablation", str(table["circuit"].iloc[-1] or "none named"), None, None))
+    if np.isinf(jump):
+        return [Claim("emergence", f"none by step {table['step'].max():.0f}", "sudden", None)]
+    best = {kind: best_head(table, kind) for kind in KINDS}
+    (copies, _), (selects, _) = best.values()
+    layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
+    ours = f"copying in layer {copies + 1}, selection in layer {selects + 1} of {layers}"
+    paper = "copying in layer 3, selection in layer 4 of 4"
+    claims = [Claim("where", ours, paper, copies + 2 == layers == selects + 1)]
+    risen = {kind: since(table, f"{kind}_{layer}_{head}") for kind, (layer, head) in best.items()}
+    copying, selection = risen.values()
+    if copying is not None and selection is not None:
+        text = f"copying {copying}, selection {selection}, accuracy 50% {jump:.0f}"
+        near = max(abs(copying - jump), abs(selection - jump)) <= 0.1 * jump
+        claims.append(Claim("half-way steps", text, "together, at the jump", bool(near), "together: within 10%"))
+    circuit = table["circuit"].iloc[-1]
+    claims.append(
+        Claim("circuit, by ablation", "not looked for" if pd.isna(circuit) or not circuit else circuit, None, None)
+    )
     return claims

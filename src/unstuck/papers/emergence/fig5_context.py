@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import repetition_claims, repetition_data, repetition_figure, repetition_runs
+from unstuck.papers.emergence._repetition import repetition_claims, repetition_data, repetition_figure, repetition_runs
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 
@@ -27,4 +27,4 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return repetition_claims(table, "B", 1.0, "up to 4 times")
+    return repetition_claims(table, "B", 1.0, factor=4)

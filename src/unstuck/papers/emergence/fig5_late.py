@@ -10,17 +10,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import (
-    SMALL,
-    UNTIL_90,
-    first_step,
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step, step_list
+from unstuck.papers.emergence._repetition import (
+    outcomes,
+    overfit_claims,
     plot_accuracy,
     repetition_data,
-    step_list,
+    repetition_runs,
 )
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import panels
+
+NONE = "no repetition"
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -30,7 +32,9 @@ def runs(profile: Profile) -> list[TieredRun]:
         "paper": ({"task.tokens": 256, "task.pairs": 32}, 1_000_000),
     }[profile]
     fixed = {**sizes, "train.thresholds": UNTIL_90, "train.max_steps": steps, "train.at_least": steps}
-    return [*grid("recall", 3, [0], fixed, task__B=[2, 4]), *grid("recall", 3, [0], fixed, task__p=[0.5, 0.9])]
+    none = next(r for r in repetition_runs(profile, "B") if r.spec.seed == 0 and r.spec.task.B == 1)  # as long as there
+    long = [*grid("recall", 3, [0], fixed, task__B=[2, 4]), *grid("recall", 3, [0], fixed, task__p=[0.5, 0.9])]
+    return [none._replace(tier=3), *long]
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
@@ -38,7 +42,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     if table.empty:
         return table
     names = np.where(table["p"] == 0, "B = " + table["B"].map("{:g}".format), "p = " + table["p"].map("{:g}".format))
-    return table.assign(repetition=names)
+    return table.assign(repetition=np.where((table["p"] == 0) & (table["B"] == 1), NONE, names))
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -53,12 +57,11 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    parts, late = [], []
+    parts = []
     for name, run in table.groupby("repetition"):
         like, clean = (first_step(run, f"{kind}_accuracy", 0.9) for kind in ("like", "clean"))
-        end = run.loc[run["step"] >= 0.9 * run["step"].max(), "clean_accuracy"].mean()
-        last = run["step"].max()
+        last = float(run["step"].max())
+        end = run.loc[run["step"] >= 0.9 * last, "clean_accuracy"].mean()
         parts.append(f"{name}: {step_list([like], last)} and {step_list([clean], last)}, {end:.2f} at the end")
-        late.append(bool(np.isfinite(clean) and clean > 2 * like))
-    text = "; ".join(parts)
-    return [Claim("steps to 90% on training-like and on clean data", text, "generalises late", any(late) or None)]
+    steps = Claim("steps to 90% on training-like and on clean data", "; ".join(parts), None, None)
+    return [steps, *overfit_claims(outcomes(table, "repetition", NONE), "repetition")]

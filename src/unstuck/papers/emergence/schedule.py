@@ -238,8 +238,7 @@ def _numbers(values: pd.Series) -> str:
 
 def _listed(runs: pd.DataFrame, column: str) -> str:
     """Steps of the seeds, `> its last step` for one that has not got there."""
-    shown = sorted(zip(runs[column], runs["last"], strict=True))
-    return ", ".join(step_list([step], last) for step, last in shown)
+    return step_list(list(runs[column]), list(runs["last"]))
 
 
 def _ratio(slow: pd.DataFrame, fast: pd.DataFrame, column: str) -> str:

@@ -1,0 +1,173 @@
+"""Recall with repetition: runs by profile, their accuracy on clean and on training-like data, what it did to them.
+
+Repetition invites a shortcut: with B copies of the query its value is often the most frequent one of the context, and
+with p two tokens are nearly all that is asked for. A run that takes it does well on data like its own and badly on
+clean data. That is no harm while runs without repetition have learnt nothing either, so a run *overfits* here if it
+does so at the step at which they have: when they are at 50% on clean data. It *comes back late* if it gets to 50%
+after that.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, curves, finished, grid
+from unstuck.papers.style import legend_outside, panels, shades
+
+GAP = 0.3  # by so much training-like accuracy exceeds clean accuracy in a run that overfits
+NEAR = 5  # rows of a curve that are taken together for it
+
+
+def repetition_runs(profile: Profile, key: str) -> list[TieredRun]:
+    """Figures 5 and 16: several B, or several p, for a fixed number of steps."""
+    tier, seeds, sizes = {
+        "quick": (2, [0], {**SMALL, "task.tokens": 16, "task.pairs": 4, "train.max_steps": 500}),
+        "cpu": (2, [0, 1], {"task.tokens": 64, "task.pairs": 8, "train.max_steps": 15_000}),
+        "paper": (2, [0, 1, 2], {"task.tokens": 256, "task.pairs": 32, "train.max_steps": 300_000}),
+    }[profile]
+    copies: dict[Profile, list[float]] = {"quick": [1, 2], "cpu": [1, 1.5, 2, 4], "paper": [1, 1.5, 2, 4, 8]}
+    values = copies[profile] if key == "B" else [0.0, 0.5] if profile == "quick" else [0.0, 0.1, 0.5, 0.9]
+    fixed = {**sizes, "train.thresholds": UNTIL_90, "train.at_least": sizes["train.max_steps"]}
+    return grid("recall", tier, seeds, fixed, **{f"task__{key}": values})
+
+
+def repetition_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """Accuracy over training on clean and on training-like data, with each run's crossings on clean data."""
+    table = curves(runs, store)
+    if table.empty:
+        return table
+    done = finished(runs, store)
+    crossings = [c for c in done if c.startswith("crossing_")]
+    columns = ["run_id", "tokens", "pairs", "B", "p", "seed", "step", "evaluated", "clean_accuracy", "like_accuracy"]
+    return table[columns].merge(done[["run_id", *crossings]], on="run_id")
+
+
+# -- pictures
+
+
+def plot_accuracy(ax: Axes, table: pd.DataFrame, key: str, column: str) -> None:
+    """A line for each run, coloured by its repetition; dotted a guess among the values of a clean context."""
+    values = sorted(table[key].unique())
+    for value, colour in shades(values).items():
+        for i, (_, run) in enumerate(table[table[key] == value].groupby("run_id")):
+            label = named(key, value) if i == 0 else None
+            ax.plot(run["step"], run[column], color=colour, lw=1.1, alpha=0.85, label=label)
+    ax.axhline(1 / table["pairs"].iloc[0], color="#999999", lw=0.8, ls=":")
+    ax.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
+
+
+def named(key: str, value: Any) -> str:
+    """`B = 2`; a value that is a name stands for itself."""
+    return value if isinstance(value, str) else f"{key} = {value:g}"
+
+
+def repetition_figure(table: pd.DataFrame, key: str) -> Figure:
+    """Figure 5: accuracy on clean data."""
+    picture, (ax,) = panels(width=5.6, height=3.7)
+    plot_accuracy(ax, table, key, "clean_accuracy")
+    ax.set_ylabel("accuracy on clean data")
+    ax.set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
+    legend_outside(picture, ax)
+    return picture
+
+
+# -- claims
+
+
+def outcomes(table: pd.DataFrame, key: str, none: Any) -> pd.DataFrame:
+    """A row for each run: `half`, its step to 50% on clean data (infinite: never); `last`, its last step; by how much
+    training-like accuracy exceeds clean accuracy when runs without repetition are at 50% (`gap`), and at its end
+    (`end`); whether it overfits, and whether it comes back late. Without such runs there is no telling (NaN, false)."""
+    base = [_half(run) for _, run in table[table[key] == none].groupby("run_id")]
+    when = max((min(half, last) for half, last in base), default=np.nan)
+    rows = []
+    for (_, value), run in table.groupby(["run_id", key], sort=False):
+        half, last = _half(run)
+        gap = _gap(run, when)
+        overfits = value != none and gap >= GAP
+        found = {"half": half, "last": last, "when": when, "gap": gap, "end": _gap(run, last), "overfits": overfits}
+        rows.append({key: value, **found, "late": overfits and when < half < np.inf})
+    return pd.DataFrame(rows)
+
+
+def _half(run: pd.DataFrame) -> tuple[float, float]:
+    """A run's step to 50% on clean data (infinite: never), and its last step."""
+    half = run["crossing_0.5"].iloc[0] if "crossing_0.5" in run else np.nan
+    return np.inf if np.isnan(half) else float(half), float(run["step"].max())
+
+
+def _gap(run: pd.DataFrame, step: float) -> float:
+    """By how much training-like accuracy exceeds clean accuracy in the rows around a step."""
+    near = run.loc[(run["step"] - step).abs().nsmallest(NEAR).index]
+    return float((near["like_accuracy"] - near["clean_accuracy"]).mean()) if np.isfinite(step) else np.nan
+
+
+def repetition_claims(table: pd.DataFrame, key: str, none: Any, factor: float) -> list[Claim]:
+    """How much faster the best repetition is on clean data, beside the paper's factor; which ones overfit; which come
+    back late."""
+    runs = outcomes(table, key, none)
+    text = "; ".join(f"{named(key, v)}: {step_list(list(r['half']), list(r['last']))}" for v, r in runs.groupby(key))
+    claims = [Claim("steps to 50% on clean data, each seed", text, None, None)]
+    base, others = runs[runs[key] == none], runs[runs[key] != none]
+    if len(base) and len(others):
+        return [*claims, _speed_up(others, base, key, factor), *overfit_claims(runs, key)]
+    return claims
+
+
+def _speed_up(others: pd.DataFrame, base: pd.DataFrame, key: str, factor: float) -> Claim:
+    """Of the repetition whose slowest seed is fastest. A run without repetition that never got there counts with the
+    steps it had, which makes it a bound."""
+    what, paper = "speed-up of the best repetition over none", f"up to {factor:g} times"
+    steps = {value: rows["half"] for value, rows in others.groupby(key)}
+    best = min(steps, key=lambda value: (steps[value].max(), steps[value].min()))
+    ours, slow, bound = steps[best], np.minimum(base["half"], base["last"]), bool(np.isinf(base["half"]).any())
+    if np.isinf(ours.max()):
+        return Claim(what, "none got to 50% with all seeds", paper, None if bound else False)
+    low, high = float(slow.min() / ours.max()), float(slow.max() / ours.min())
+    mean = float(np.exp(np.log(slow).mean() - np.log(ours).mean()))
+    text = f"{mean:.2f} times with {named(key, best)} (seed against seed {low:.2f} to {high:.2f})"
+    text = f"at least {text}" if bound else text
+    enough = low > 1 and mean >= factor / 2
+    agrees = True if enough else False if high < 1 and not bound else None
+    return Claim(what, text, paper, agrees, "agrees: every seed faster, by half of the paper's factor or more")
+
+
+def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:
+    """Which repetition overfits, and which comes back late. That none has come back in so many steps says nothing
+    against its coming back in more."""
+    when = runs["when"].iloc[0]
+    found = _seeds(runs, key, "overfits", ("gap", "end"))
+    claims = [
+        Claim(
+            f"overfits: clean accuracy {GAP} or more below training-like accuracy at step {when:.0f}, when runs "
+            "without repetition are at 50%",
+            found or "none",
+            "too much repetition overfits",
+            bool(found),
+        )
+    ]
+    back = _seeds(runs, key, "late", ())
+    text = back or (f"none by step {runs['last'].max():.0f}" if found else "none overfits")
+    claims.append(
+        Claim("comes back late: overfits, and gets to 50% on clean data", text, "later groks", bool(back) or None)
+    )
+    return claims
+
+
+def _seeds(runs: pd.DataFrame, key: str, column: str, gaps: Sequence[str]) -> str:
+    """`B = 4 (2 of 2 seeds: gap 0.81, at its end 0.02)`, for every repetition of which a seed does."""
+    words = {"gap": "gap", "end": "at its end"}
+    parts = []
+    for value, rows in runs.groupby(key):
+        mine = rows[rows[column]]
+        if len(mine):
+            told = ", ".join(f"{words[g]} {mine[g].mean():.2f}" for g in gaps)
+            parts.append(f"{named(key, value)} ({len(mine)} of {len(rows)} seeds{': ' if told else ''}{told})")
+    return ", ".join(parts)

@@ -59,6 +59,8 @@ def train(
       unstuck train regression task.T=32 task.d=16 seed=0
 
       unstuck train regression task.T=16 task.d=8 optim.name=sgd optim.lr=5e-3 train.max_steps=20000
+
+      unstuck train recall task.tokens=32 task.pairs=4 task.B=2
     """
     from unstuck.spec import load_spec
 

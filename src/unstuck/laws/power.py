@@ -9,9 +9,9 @@ sizes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -140,15 +140,32 @@ def fit_power_law(
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = pd.DataFrame(table)
     emerged = _emerged(table)
-    if offset == "fit" and emerged.any():
-        offset = _likely_offset(table, formula, float(table.loc[emerged, "plateau_steps"].min()), sizes)
-    offset = 0.0 if offset == "fit" else real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
+    if offset == "fit":
+        offset = _likely_offset(_gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
+    offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
     if offset:
         table = table.assign(plateau_steps=table["plateau_steps"] - offset)
         if "steps" in table:
             table = table.assign(steps=table["steps"] - offset)
         if (table.loc[emerged, "plateau_steps"] <= 0).any():
             raise BadInput("offset", offset, "below the shortest plateau")
+    data, centre, late = _gather(table, emerged, terms, sizes)
+    names, n = [t.text for t in terms], int((~data.censored).sum())
+    found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
+    found |= {"terms": terms, "data": data, "centre": centre, "offset": offset}
+    if data.censored.any():
+        return _from_all(names, found, data, centre, level)
+    return _from_emerged(names, found, data, centre, level)
+
+
+class Gathered(NamedTuple):
+    data: Data
+    centre: Array  # the means that were taken off the logarithms of the terms
+    late: int  # runs that did not emerge, whether it is known by which step or not
+
+
+def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: Sequence[str]) -> Gathered:
+    """The runs of a table as logarithms: those that emerged, then the censored ones whose last step is known."""
     runs = table[emerged]
     plateaus = pd.to_numeric(runs["plateau_steps"], errors="coerce").to_numpy(dtype=float)
     if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
@@ -175,20 +192,14 @@ def fit_power_law(
         censored=np.arange(len(logs)) >= len(runs),
         size=cell.ravel(),
     )
-    names = [t.text for t in terms]
-    found = {"formula": formula, "n": len(runs), "censored": int(late.sum()), "used": len(ended), "level": level}
-    found |= {"terms": terms, "data": data, "centre": centre, "offset": offset}
-    if len(ended):
-        return _from_all(names, found, data, centre, level)
-    return _from_emerged(names, found, np.log(plateaus), logs, cell.ravel(), level)
+    return Gathered(data, centre, int(late.sum()))
 
 
-def _from_emerged(
-    names: list[str], found: dict[str, Any], y: Array, logs: Array, cell: NDArray[np.int64], level: float
-) -> PowerLaw:
+def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
     """By least squares."""
     import statsmodels.api as sm  # a second to import, and only fits need it
 
+    y, logs, cell = data.y, data.X[:, 1:] + centre, data.size
     result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
     counts = np.bincount(cell)
     judged = result
@@ -230,13 +241,19 @@ def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array
     return law
 
 
-def _likely_offset(table: pd.DataFrame, formula: str, shortest: float, sizes: Sequence[str]) -> float:
+def _likely_offset(data: Data) -> float:
     """The offset under which the plateaus are most likely, below the shortest of them."""
+    steps = np.exp(data.y)
 
     def loss(offset: float) -> float:
-        return -fit_power_law(table, formula, sizes=sizes, offset=offset).log_likelihood
+        after = steps - offset
+        there = after > 0
+        seen = there & ~data.censored
+        found = fit(replace(data.part(there), y=np.log(after[there]))).log_likelihood
+        return -found - float(np.sum(np.log1p(offset / after[seen])))
 
-    best = optimize.minimize_scalar(loss, bounds=(0.0, 0.9 * shortest), method="bounded", options={"xatol": 0.5})
+    bounds = (0.0, 0.9 * float(steps[~data.censored].min()))
+    best = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.5})
     return float(best.x) if best.fun < loss(0.0) else 0.0
 
 

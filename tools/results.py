@@ -99,8 +99,13 @@ def main() -> int:
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
 
+    shown = ""
+
     def show(done: float, of: float, text: str) -> None:
-        print(f"\r{text}, {done / of:.0%} of the predicted work", end="", file=sys.stderr)
+        nonlocal shown
+        if (line := f"{text}, {done / of:.0%} of the predicted work") != shown:  # a log file grows by what is new
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+        shown = line
 
     until = time.monotonic() + 60 * arguments.minutes
     for todo in in_order(figures, store):

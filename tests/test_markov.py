@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, Impossible
 from unstuck.laws.stages import find_stages
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
@@ -158,6 +158,7 @@ def test_kl_and_excess_loss_of_the_truth_are_zero_and_of_others_positive():
         (["task.tau=0"], "task.tau"),
         (["task.importance=middle"], "'near' or 'far'"),
         (["task.sequences=-1"], "task.sequences"),
+        (["task.m=0.5"], "task.m is 0.5, but must be at least 1; where the farthest group is to matter most"),
     ],
 )
 def test_impossible_chains_are_refused(words, says):
@@ -202,8 +203,7 @@ def test_the_minimal_model_is_its_formula_in_output_and_gradients(layers, task, 
         assert torch.allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("context", [0, 2])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("layers", "context"), [(1, 0), (1, 2), (2, 0)])
 def test_the_full_model_at_scored_positions_is_that_at_all_positions(layers, context):
     task = small()
     c = PostNorm(layers=layers, heads=2, width=12, mlp=8, context=context)
@@ -212,6 +212,12 @@ def test_the_full_model_at_scored_positions_is_that_at_all_positions(layers, con
     scored = model(tokens)
     model.scored = task.T
     assert torch.allclose(scored, model(tokens)[:, -task.scored :], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [PostNorm(layers=2, heads=2, width=12, context=2), Minimal(layers=2, context=2)])
+def test_a_context_is_not_that_of_two_layers(kind):
+    with pytest.raises(Impossible, match="must be 0 with model.layers = 2"):
+        kind.build(small(), stream(0, "init"))
 
 
 def test_a_restricted_context_sees_so_many_tokens_and_no_more():
@@ -254,6 +260,7 @@ def test_specialisation_lies_between_identical_and_one_group_each(h, seed):
     assert specialisation(np.eye(h)[np.random.default_rng(seed).permutation(h)]) == pytest.approx(1)
     assert specialisation(np.tile(mass[:1], (h, 1))) == pytest.approx(1.0 if h == 1 else 0.0)
     assert specialisation(mass[::-1]) == pytest.approx(specialisation(mass))
+    assert h == 1 or math.isnan(specialisation(mass[1:]))  # fewer heads than groups
 
 
 # -- the regression variant
@@ -403,7 +410,7 @@ def test_the_minimal_model_sees_its_context_and_no_more(kind):
 @pytest.mark.slow
 def test_the_ladder_at_the_papers_size():
     """By step 400. How far the heads have parted by then differs between seeds: 0.57, 0.67, 0.57, 0.62, 0.63 and 0.52
-    for seeds 0 to 5, so the mean of two is tested, not each."""
+    for seeds 0 to 5 (another program's two runs: 0.67)."""
     ends = []
     for seed in (0, 1):
         result = Run(load_spec("markov-minimal", ["train.max_steps=400", f"seed={seed}"])).advance()
@@ -412,5 +419,4 @@ def test_the_ladder_at_the_papers_size():
         assert result.final["kl_3"] < min(result.final["kl_1"], result.final["kl_2"])
         assert curve["specialisation"][60] < 0.2
         ends.append(result.final["specialisation"])
-    assert min(ends) > 0.5
-    assert np.mean(ends) > 0.6
+    assert min(ends) > 0.5  # the six seeds' smallest is 0.52, their mean 0.60

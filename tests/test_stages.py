@@ -88,14 +88,24 @@ def test_a_run_that_gets_worse_ends_where_it_was():
     worse = pd.DataFrame(
         {
             "step": range(10),
-            "kl_1": [1, 0.8, 0.7, 1.5, 2, 3, 4, 5, 6, 7],
+            "kl_1": [1, 1, 0.5, 0.3, 0.3, 2, 3, 4, 5, 6],
             "kl_2": [1.1, 1.2, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9],
         }
     )
     found = find_stages(worse)
-    assert found.rungs[0].reached == pytest.approx(1, abs=1)
+    assert found.rungs[0].reached == pytest.approx(3, abs=1)
     assert found.rungs[1].reached is None
     assert found.highest == 1
+
+
+@pytest.mark.parametrize("end", [4.0, 3.14, 3.12])
+def test_a_run_that_learnt_nothing_is_on_no_rung(end):
+    kl = np.linspace(3.14, end, 40)
+    curve = pd.DataFrame({"step": np.arange(40), "kl_1": kl, "kl_2": kl + 0.1, "test_loss": kl})
+    found = find_stages(curve)
+    assert found.highest == 0
+    assert not any(rung.approached for rung in found.rungs)
+    assert early_stop(curve).rung == 0
 
 
 def test_what_is_no_ladder_is_refused():

@@ -206,7 +206,7 @@ def _line(run: Any) -> str:
     attention = f"   attention to the relevant token {max(gains):.2f} x its start" if gains else ""
     copies = [row[k] for k in row if k.startswith("copy_")]
     attention += f"   from value to key {max(copies):.2f}" if copies else ""
-    if "specialisation" in row:
+    if "kl_1" in row:
         return f"{where}   {_ladder(row)}"
     rate = run.step / run.seconds if run.seconds else 0.0
     return f"{where}{measure}{attention}   {rate:.1f} steps/s{_expected(run)}"
@@ -233,10 +233,10 @@ def _ladder(row: dict[str, float]) -> str:
     layer = max(int(k.split("_")[1]) for k in row if k.startswith("group1_"))
     heads = sorted({int(k.split("_")[2]) for k in row if k.startswith(f"group1_{layer}_")})
     groups = range(1, 1 + sum(k.endswith(f"_{layer}_{heads[0]}") and k.startswith("group") for k in row))
-    lines = [
-        f"excess loss {row['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}   "
-        f"specialisation {row['specialisation']:.2f}"
-    ]
+    last = f" of layer {layer + 1}" if layer else ""
+    index = row.get("specialisation", float("nan"))  # there is none with fewer heads than groups
+    apart = f"   specialisation{last} {index:.2f}" if index == index else ""
+    lines = [f"excess loss {row['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}{apart}"]
     for head in heads:
         on = " ".join(f"{row[f'group{g}_{layer}_{head}']:.2f}" for g in groups)
         says = " ".join(f"{row[f'align_{head}_{g}']:.2f}" for g in groups if f"align_{head}_{g}" in row)
@@ -246,24 +246,30 @@ def _ladder(row: dict[str, float]) -> str:
 
 def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     """The end of a run on the ladder, its stages, and what early stopping would have picked."""
-    if "specialisation" not in result["final"] or result["status"] == "diverged":
+    if "kl_1" not in result["final"] or result["status"] == "diverged":
         return []
     from unstuck.laws.stages import early_stop, find_stages
+    from unstuck.observe.ladder import by_layer
     from unstuck.runs.store import Store
 
     curve = Store(out).run(result["run_id"]).curve()
     if curve is None or len(curve) < 2:
         return []
-    found, stop = find_stages(curve), early_stop(curve)
+    layers = by_layer(curve)
+    most = max(layers, key=lambda layer: layers[layer][-1])
+    found, stop = find_stages(curve.assign(specialisation=layers[most])), early_stop(curve)
     rungs = []
     for rung in found.rungs:
-        when = f"on it from step {rung.reached:.0f}" if rung.reached is not None else f"passed at {rung.nearest:.0f}"
+        past = "passed" if rung.number < found.highest and rung.approached else "not reached, nearest"
+        when = f"on it from step {rung.reached:.0f}" if rung.reached is not None else f"{past} at {rung.nearest:.0f}"
         rungs.append(f"{rung.number}: {when}")
-    turn = "heads never parted" if found.cooperation is None else f"heads part at step {found.cooperation:.0f}"
+    heads = f"heads of layer {most + 1}" if len(layers) > 1 else "heads"
+    turn = f"{heads} never parted" if found.cooperation is None else f"{heads} part at step {found.cooperation:.0f}"
+    near = f"nearest to rung {stop.rung}" if stop.rung else "near no rung"
     return [
         _ladder(result["final"]),
         f"rungs (truths of 1, 2, ... groups)  {'; '.join(rungs)}; {turn}",
-        f"best test loss {stop.loss:.4g} at step {stop.step:.0f}, nearest to rung {stop.rung}; "
+        f"best test loss {stop.loss:.4g} at step {stop.step:.0f}, {near}; "
         f"stopping there beats the final model by {stop.gain:.3g}",
     ]
 

@@ -7,12 +7,14 @@ of the stage, each row counting with the steps it stands for: no threshold, no s
 
 Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done four
 fifths of its fall from the start of training to its lowest value in the whole run, and *left* where the stage ends. A
-rung that is only passed, because another is already nearer when the run comes near it, was not reached.
+rung to which KL never fell by half was not approached, so not reached either; nor was one that has no stage of its own,
+because the run came near it while another was nearer: it was only passed.
 
 *Cooperation* begins at the step from which on the specialisation index is above half of the way from its lowest to its
 last value.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from unstuck.errors import BadInput
 
 REACHED = 0.8  # of the fall of log KL
+APPROACHED = math.log(2)  # by so much it must have fallen for the rung to have been approached at all
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Rung:
     left: float | None  # None while the run is on it, or never was
     kl: float  # the lowest of the run
     nearest: float  # the step at which that is
+    approached: bool  # whether KL fell by half or more on the way there
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,14 @@ def find_stages(curve: pd.DataFrame) -> Stages:
     rungs = []
     for i in range(len(columns)):
         mine, lowest = np.flatnonzero(stage == i), int(smooth[:, i].argmin())
+        fall = smooth[0, i] - smooth[lowest, i]
+        reached = left = None
+        there = mine[smooth[mine, i] <= smooth[0, i] - REACHED * fall]
+        if len(there) and fall >= APPROACHED:
+            end = mine[-1] + 1
+            reached, left = float(steps[there[0]]), float(steps[end]) if end < len(steps) else None
         best = {"kl": float(np.exp(smooth[lowest, i])), "nearest": float(steps[lowest])}
-        down = smooth[0, i] - REACHED * (smooth[0, i] - smooth[lowest, i])
-        there = mine[smooth[mine, i] <= down]
-        if not len(there):
-            rungs.append(Rung(i + 1, None, None, **best))
-            continue
-        end = mine[-1] + 1
-        rungs.append(Rung(i + 1, float(steps[there[0]]), float(steps[end]) if end < len(steps) else None, **best))
+        rungs.append(Rung(i + 1, reached, left, **best, approached=bool(fall >= APPROACHED)))
     return Stages(rungs, _cooperation(curve) if "specialisation" in curve else None)
 
 
@@ -115,11 +119,13 @@ def _cooperation(curve: pd.DataFrame) -> float | None:
 @dataclass(frozen=True)
 class EarlyStop:
     """Where the validation loss was best, which rung the model was nearest to there, and what the end would have
-    cost."""
+    cost. The rung is 0 where KL to the nearest one had not fallen by half since the start of the curve: an untrained
+    model is nearest to some rung, too."""
 
     step: float
     loss: float
     rung: int
+    kl: float  # to the nearest rung
     final_loss: float
 
     @property
@@ -132,5 +138,7 @@ def early_stop(curve: pd.DataFrame) -> EarlyStop:
     """Early stopping on a curve with `test_loss` and `kl_1`, `kl_2`, ...: the truncated predictor it picks."""
     columns = _ladder(curve, "step", "test_loss")
     best = curve.iloc[int(curve["test_loss"].to_numpy(dtype=float).argmin())]
-    rung = int(np.argmin(best[columns].to_numpy(dtype=float))) + 1
-    return EarlyStop(float(best["step"]), float(best["test_loss"]), rung, float(curve["test_loss"].iloc[-1]))
+    nearest = columns[int(np.argmin(best[columns].to_numpy(dtype=float)))]
+    near = best[nearest] <= curve[nearest].iloc[0] * math.exp(-APPROACHED)
+    rung, last = (int(nearest[3:]) if near else 0), float(curve["test_loss"].iloc[-1])
+    return EarlyStop(float(best["step"]), float(best["test_loss"]), rung, float(best[nearest]), last)

@@ -54,7 +54,7 @@ class MinimalModule(ScoredModule):
         whole = [_start(shape, c.value, rng) for _ in range(c.layers)]
         whole[-1] = nn.Parameter(whole[-1][:, :, :vocabulary].detach().clone())
         self.values = nn.ParameterList(whole)
-        self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
+        self.register_buffer("hidden", hidden_positions(T, c.context, c.layers), persistent=False)
 
     def value_matrices(self) -> Tensor:
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""

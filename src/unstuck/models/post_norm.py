@@ -77,7 +77,7 @@ class PostNormModule(ScoredModule):
         self.positions = nn.Parameter(torch.randn(T, c.width, generator=rng) * 0.02)
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.decoder = Linear(c.width, vocabulary, rng, "default")
-        self.register_buffer("hidden", hidden_positions(T, c.context), persistent=False)
+        self.register_buffer("hidden", hidden_positions(T, c.context, c.layers), persistent=False)
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = rows_of(tokens, self.encoder) + self.encoder_bias

@@ -16,8 +16,11 @@ def scored_positions(task: Task, model: str) -> tuple[int, int]:
     return T, scored
 
 
-def hidden_positions(T: int, context: int) -> Tensor:
-    """(T, T), True where a position must not look: ahead, and, with a context, further back than that."""
+def hidden_positions(T: int, context: int, layers: int) -> Tensor:
+    """(T, T), True where a position must not look: ahead, and, with a context, further back than that. Through two
+    layers it would see further, by what others have seen."""
+    if context and layers > 1:
+        raise Impossible(f"model.context is {context}, but must be 0 with model.layers = {layers}, which see further")
     ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
     return ahead | torch.ones(T, T, dtype=torch.bool).tril(-context) if context else ahead
 

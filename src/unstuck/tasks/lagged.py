@@ -35,6 +35,9 @@ class Lagged(Task):
 
     @model_validator(mode="after")
     def _possible(self) -> "Lagged":
+        if self.m < 1:
+            far = "where the farthest group is to matter most, task.importance=far"
+            raise ValueError(f"task.m is {self.m:g}, but must be at least 1; {far}")
         if self.weights and len(self.weights) != self.span:
             raise ValueError(f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}")
         if self.rank > self.d:

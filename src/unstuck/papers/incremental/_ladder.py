@@ -1,23 +1,19 @@
 """What the figures of paper 2 share: runs by profile, curves with stages shaded, maps, claims."""
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from unstuck.laws.stages import Stages, find_stages
-from unstuck.observe.ladder import specialisation
+from unstuck.observe.ladder import by_layer
 from unstuck.observe.maps import draw_heads
-from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.figure import Profile
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.runs.store import Store
@@ -42,6 +38,7 @@ UNEVEN = {"task.weights": [0.7, 0.3]}
 OVERLAP = {"task.span": 4, "task.stride": 2}
 QUICK_OVERLAP = {"task.span": 2, "task.stride": 1}
 SGD = {"optim.name": "sgd", "optim.lr": 0.2, "optim.momentum": 0.9, "task.m": 2.0, "train.max_steps": 6000}
+SGD |= {"train.maps": [0, 300, 600, 1000, 1500, 2000, 3000, 4500, 6000]}
 
 
 def minimal_runs(
@@ -64,9 +61,10 @@ def full_runs(profile: Profile, changes: Mapping[str, Any] | None = None, **list
     """Runs of the full Transformer with `changes`; in the quick profile a narrow one on a small chain."""
     if profile == "quick":
         small = {"model.width": 48, "model.mlp": 32, "optim.lr": 0.01, "train.max_steps": 200}
-        fixed = {**QUICK, **small, "train.maps": [0, 60, 200], **(changes or {})}
+        fixed = {**QUICK, **small, **(changes or {}), "train.maps": [0, 60, 200]}
         return grid("markov-full", 3, [0], {**fixed, "train.max_steps": 200}, **lists)
-    fixed = {"train.max_steps": 1000, "train.maps": [0, 60, 300, 1000], **(changes or {})}
+    steps = {"cpu": 1000, "paper": 2000}[profile]  # the paper's maps end at 1,000
+    fixed = {"train.max_steps": steps, "train.maps": [0, 60, 300, 1000], **(changes or {})}
     return grid("markov-full", 3 if changes or lists else 2, [0], fixed, **lists)
 
 
@@ -89,14 +87,6 @@ def plot_passing(ax: Axes, table: pd.DataFrame) -> None:
     for name, colour in shades(names).items():
         ax.plot(table["step"], table[name], color=colour, label=f"context {name.removeprefix('context_')}")
     ax.set(xlabel="step", ylabel="KL to the restricted model", yscale="log")
-
-
-def passing_claims(table: pd.DataFrame) -> list[Claim]:
-    names = [c for c in table if c.startswith("context_")]
-    best = {name.removeprefix("context_"): float(table.loc[table[name].idxmin(), "step"]) for name in names}
-    steps = list(best.values())
-    text = ", ".join(f"{context}: step {step:.0f}" for context, step in best.items())
-    return [Claim("nearest to the model of context", text, "the shorter first", steps == sorted(steps))]
 
 
 def ladder_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
@@ -172,111 +162,13 @@ def maps_figure(table: pd.DataFrame, layer: int = 0) -> Figure:
     """The heads' attention at the start, soon after, half-way and at the end of the steps that were kept."""
     kept = sorted(table["step"].unique())
     chosen = sorted({kept[0], kept[min(1, len(kept) - 1)], kept[len(kept) // 2], kept[-1]})
-    return draw_heads(_whole(table), chosen, layer)
+    return draw_heads(whole_maps(table), chosen, layer)
 
 
-def _whole(table: pd.DataFrame) -> pd.DataFrame:
+def whole_maps(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the pairs of positions that were left out because nobody looks there."""
     keys = ["step", "layer", "head", "row", "column"]
     size = int(max(table["row"].max(), table["column"].max())) + 1
     values = [*(sorted(table[k].unique()) for k in keys[:3]), range(size), range(size)]
     full = pd.MultiIndex.from_product(values, names=keys)
     return table.set_index(keys)["weight"].reindex(full, fill_value=0.0).reset_index()
-
-
-def ladder_claims(table: pd.DataFrame) -> list[Claim]:
-    """Order of stages, and specialisation early and late, run by run."""
-    orders, minima, texts, early, late, turns, notes = [], [], [], [], [], [], []
-    where = ""
-    for _, whole in table.groupby("run_id", sort=False):
-        layers = by_layer(whole)
-        layer = max(layers, key=lambda at: layers[at][-1])
-        where = f" of layer {layer + 1}" if len(layers) > 1 else ""
-        curve = whole.assign(specialisation=layers[layer])
-        found = stages_of(curve)
-        nearest = [rung.nearest for rung in found.rungs]
-        minima.append(", ".join(f"{step:.0f}" for step in nearest))
-        orders.append(all(a < b for a, b in itertools.pairwise(nearest)))
-        texts.append(", ".join("passed" if r.reached is None else f"{r.reached:.0f}" for r in found.rungs))
-        early.append(_at(curve, 0.075))
-        late.append(float(curve["specialisation"].iloc[-1]))
-        turns.append("never" if found.cooperation is None else f"{found.cooperation:.0f}")
-        notes.append(_still(curve, layer))
-    why = "" if min(late) > 0.9 else "; ".join(notes)
-    return [
-        Claim("nearest to rungs 1, 2, ... at step", "; ".join(minima), "in order of importance", all(orders)),
-        Claim(
-            "on rungs 1, 2, ... from step", "; ".join(texts), None, None, PASSED if "passed" in " ".join(texts) else ""
-        ),
-        Claim(f"specialisation{where} at 7.5% of the run", _range(early), "near 0: heads compete", max(early) < 0.2),
-        Claim(f"specialisation{where} at the end", _range(late), "one head a group: near 1", min(late) > 0.9, why),
-        Claim("competition turns into cooperation at step", "; ".join(turns), None, None),
-    ]
-
-
-PASSED = "passed: when the run came nearest to that rung, another was nearer still"
-
-
-def _still(curve: pd.DataFrame, layer: int) -> str:
-    """Why the index is not 1 at the end: who looks elsewhere, and whether it still rises."""
-    last = curve.iloc[-1]
-    mass = head_mass(last, layer)
-    P = mass / mass.sum(1, keepdims=True)
-    heads, groups = linear_sum_assignment(-P)
-    own = P[heads, groups]
-    worst = int(own.argmin())
-    rise = float(last["specialisation"]) - _at(curve, 0.75)
-    has = f"a head has only {own[worst]:.0%} on its group {groups[worst] + 1}"
-    return f"{has}; the index changed by {rise:+.2f} in the last quarter"
-
-
-def head_mass(row: pd.Series, layer: int) -> NDArray[np.float64]:
-    """Attention of a layer's heads on the groups, (heads, groups), of a row of a curve."""
-    places = [re.fullmatch(rf"group(\d+)_{layer}_(\d+)", str(c)) for c in row.index if pd.notna(row[c])]
-    mine = {(int(p[2]), int(p[1]) - 1): float(row[p[0]]) for p in places if p}
-    out = np.zeros((1 + max(h for h, _ in mine), 1 + max(g for _, g in mine)))
-    for at, value in mine.items():
-        out[at] = value
-    return out
-
-
-def by_layer(curve: pd.DataFrame) -> dict[int, NDArray[np.float64]]:
-    """The specialisation index of each layer over a run."""
-    names = [re.fullmatch(r"group1_(\d+)_0", str(c)) for c in curve if curve[c].notna().all()]
-    layers = sorted(int(found[1]) for found in names if found)
-    return {at: np.array([specialisation(head_mass(row, at)) for _, row in curve.iterrows()]) for at in layers}
-
-
-def _at(curve: pd.DataFrame, fraction: float) -> float:
-    return float(np.interp(fraction * curve["step"].max(), curve["step"], curve["specialisation"]))
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
-
-
-def mass_claims(table: pd.DataFrame) -> list[Claim]:
-    """What the maps show, as numbers: where the heads look and how alike they are, at the second and the last step."""
-    whole = _whole(table)
-    layer = whole[whole["layer"] == whole["layer"].max()]
-    claims = []
-    steps = sorted(layer["step"].unique())
-    for step in (steps[min(1, len(steps) - 1)], steps[-1]):
-        now = layer[layer["step"] == step]
-        maps = now.pivot_table("weight", "head", ["row", "column"]).to_numpy()
-        unit = maps / np.linalg.norm(maps, axis=1, keepdims=True)
-        alike = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
-        text = f"{alike.min():.2f} to {alike.max():.2f}" if len(alike) else "one head"
-        claims.append(Claim(f"cosine between two heads' maps at step {step}", text, None, None))
-        last = now[now["row"] == now["row"].max()]
-        lags = last.assign(lag=last["row"].max() + 1 - last["column"]).pivot_table("weight", "head", "lag")
-        looks = "; ".join(_most(row) for _, row in lags.iterrows())
-        claims.append(Claim(f"lags that the heads look at most at step {step}, last position", looks, None, None))
-    return claims
-
-
-def _most(row: pd.Series) -> str:
-    """The three lags with most of a head's attention."""
-    top = row.sort_values(ascending=False).head(3)
-    return ", ".join(f"{lag} ({weight:.0%})" for lag, weight in top.items())

@@ -5,6 +5,8 @@ and what each pattern adds to the loss are those of the mirror flow (q = 1) of t
 gradient flow on logits (q = 2) stands beside it.
 """
 
+import itertools
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -78,15 +80,34 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         claims.append(
             Claim(f"end of the first stage, q = {q}", times[0], first, agrees, "beside the reference (LSODA)")
         )
-        text = ", ".join(f"{t:.1f}" for t in times)
-        claims.append(Claim(f"stages end at, q = {q}", text, "one after the other", times == sorted(times)))
+        claims.append(Claim(f"stages end at, q = {q}", ", ".join(f"{t:.1f}" for t in times), None, None))
+        learnt = [_learnt(rows, j) for j in range(3)]
+        text = ", ".join(f"{t:.1f}" if np.isfinite(t) else "never" for t in learnt)
+        in_order = all(2 * a < b < np.inf for a, b in itertools.pairwise(learnt))
+        claims.append(
+            Claim(
+                f"patterns learnt at, strongest first, q = {q}",
+                text,
+                "one after the other",
+                in_order,
+                "half of its loss gone; after: twice as late",
+            )
+        )
         index = {t: _index(rows, t) for t in (1.3 * times[2], UNTIL)}
         text = ", ".join(f"{value:.2f} at t = {t:,.0f}" for t, value in index.items())
-        claims.append(Claim(f"specialisation, q = {q}", text, "near 1", bool(min(index.values()) > 0.9), WHY[q]))
+        near = bool(min(index.values()) > 0.9)
+        claims.append(Claim(f"specialisation, q = {q}", text, "near 1", near, "" if near else WHY[q]))
     return claims
 
 
 WHY = {1: "at rest: a head learns the weakest pattern with part of its attention", 2: "still rising, ever more slowly"}
+
+
+def _learnt(rows: pd.DataFrame, j: int) -> float:
+    """The time from which on less than half of what a pattern added to the loss is left; infinite if never."""
+    left = (rows[f"loss_{j}"] > 0.5 * rows[f"loss_{j}"].iloc[0]).to_numpy()
+    after = int(left.nonzero()[0][-1]) + 1
+    return float(rows["t"].iloc[after]) if after < len(rows) else np.inf
 
 
 def _index(rows: pd.DataFrame, t: float) -> float:

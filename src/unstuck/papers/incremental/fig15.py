@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import OVERLAP, QUICK_OVERLAP, maps_data, maps_figure, mass_claims, minimal_runs
+from unstuck.papers.incremental._climb import mass_claims
+from unstuck.papers.incremental._ladder import OVERLAP, QUICK_OVERLAP, maps_data, maps_figure, minimal_runs
 from unstuck.papers.lab import TieredRun
 
 

@@ -9,14 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import (
-    OVERLAP,
-    QUICK_OVERLAP,
-    ladder_claims,
-    ladder_data,
-    ladder_figure,
-    minimal_runs,
-)
+from unstuck.papers.incremental._climb import ladder_claims
+from unstuck.papers.incremental._ladder import OVERLAP, QUICK_OVERLAP, ladder_data, ladder_figure, minimal_runs
 from unstuck.papers.lab import TieredRun
 
 
@@ -33,4 +27,4 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return ladder_claims(table)
+    return ladder_claims(table, apart=False)

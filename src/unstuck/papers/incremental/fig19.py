@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import SGD, full_runs, ladder_claims, ladder_data, ladder_figure
+from unstuck.papers.incremental._climb import ladder_claims
+from unstuck.papers.incremental._ladder import SGD, full_runs, ladder_data, ladder_figure
 from unstuck.papers.lab import TieredRun
 
 

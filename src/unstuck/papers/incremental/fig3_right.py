@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import compared, full_runs, passing_claims, plot_passing
+from unstuck.papers.incremental._climb import passing_claims
+from unstuck.papers.incremental._ladder import compared, full_runs, plot_passing
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import panels
 

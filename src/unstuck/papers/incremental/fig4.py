@@ -3,6 +3,7 @@
 Loss above that of the truth, for several starts of the queries (values at zero) and for several m.
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -48,34 +49,43 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     scales, ratios = _parts(table)
-    turns = {}
-    for scale, curve in scales.groupby("query"):
-        turns[scale] = stages_of(curve).cooperation
-    text = ", ".join(f"{s:g}: {'never' if t is None else f'{t:.0f}'}" for s, t in turns.items())
-    known = [t for s, t in sorted(turns.items(), reverse=True) if t is not None and s > 0]
-    later = known == sorted(known) if len(known) > 1 else None
-    zero = turns.get(0.0, 0.0) is None
-    ends = ", ".join(f"m = {m:g}: {c['excess_loss'].iloc[-1]:.2f}" for m, c in ratios.groupby("m"))
+    found = {float(scale): stages_of(curve) for scale, curve in scales.groupby("query")}
+    turns = {scale: stages.cooperation for scale, stages in found.items()}
+    last = {scale: stages.rungs[-1].reached for scale, stages in found.items()}
+    # From the largest start down; heads that never part do so later than all.
+    waits = [np.inf if t is None else t for scale, t in sorted(turns.items(), reverse=True) if scale > 0]
+    later = all(a < b for a, b in itertools.pairwise(waits)) if len(waits) > 1 and np.isfinite(waits[0]) else None
     stays = {float(m): _stay(curve) for m, curve in ratios.groupby("m")}
     lengths = list(stays.values())
-    last = {s: stages_of(curve).rungs[-1].reached for s, curve in scales.groupby("query")}
-    return [
-        Claim("cooperation begins at step, by start of the queries", text, "later the smaller the start", later),
-        Claim("queries that start at exactly 0 never specialise", "true" if zero else "false", None, None),
+    longer = lengths == sorted(lengths) and lengths[0] < lengths[-1] if len(lengths) > 1 else None
+    claims = [
         Claim(
-            "on the last rung from step, by start of the queries",
-            ", ".join(f"{s:g}: {'never' if t is None else f'{t:.0f}'}" for s, t in last.items()),
-            None,
-            None,
-        ),
+            "cooperation begins at step, by start of the queries", _steps(turns), "later the smaller the start", later
+        )
+    ]
+    if 0.0 in turns:
+        never = "true" if turns[0.0] is None else "false"
+        claims.append(Claim("queries that start at exactly 0 never specialise", never, None, None))
+    return [
+        *claims,
+        Claim("on the last rung from step, by start of the queries", _steps(last), None, None),
         Claim(
             "steps for which rung 2 is the nearest",
             ", ".join(f"m = {m:g}: {stay:.0f}" for m, stay in stays.items()),
             "shorter the nearer m is to 1",
-            lengths == sorted(lengths),
+            longer,
         ),
-        Claim("loss above the truth at the end", ends, None, None),
+        Claim(
+            "loss above the truth at the end",
+            ", ".join(f"m = {m:g}: {c['excess_loss'].iloc[-1]:.2f}" for m, c in ratios.groupby("m")),
+            None,
+            None,
+        ),
     ]
+
+
+def _steps(by_scale: dict[float, float | None]) -> str:
+    return ", ".join(f"{s:g}: {'never' if t is None else f'{t:.0f}'}" for s, t in by_scale.items())
 
 
 def _stay(curve: pd.DataFrame) -> float:

@@ -51,7 +51,8 @@ def _stops(table: pd.DataFrame) -> pd.DataFrame:
         truth = (curve["test_loss"] - curve["excess_loss"]).iloc[0]
         rows.append(
             {
-                **{"sequences": sequences, "seed": seed, "step": stop.step, "rung": stop.rung, "gain": stop.gain},
+                **{"sequences": sequences, "seed": seed, "step": stop.step, "gain": stop.gain},
+                **{"rung": stop.rung, "nearest": stop.kl},
                 **{"best": stop.loss - truth, "final": stop.final_loss - truth},
                 **{c: at[c] for c in curve if c.startswith("context_")},
                 **{c: at[c] for c in rungs_of(curve)},
@@ -89,10 +90,20 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     stops = _stops(table)
-    rungs = stops.groupby("sequences")["rung"].agg(["min", "max"])
-    text = ", ".join(f"{n}: {a if a == b else f'{a} to {b}'}" for n, (a, b) in rungs.iterrows())
-    climbs = bool(np.all(np.diff(rungs["max"]) >= 0) and rungs["max"].iloc[0] < rungs["max"].iloc[-1])
-    claims = [Claim("rung nearest at the best step, by sequences", text, "smaller data stops lower", climbs)]
+    by_size = stops.groupby("sequences")
+    rungs, kl = by_size["rung"].agg(["min", "max"]), by_size["nearest"].mean()
+    shown = {n: f"{a}" if a == b else f"{a} to {b}" for n, (a, b) in rungs.iterrows()}
+    text = ", ".join(f"{n}: {rung} (KL {kl[n]:.2f})" for n, rung in shown.items())
+    rises = bool((np.diff(rungs, axis=0) >= 0).all() and (rungs.iloc[0] < rungs.iloc[-1]).all())
+    claims = [
+        Claim(
+            "rung at the best step, by sequences",
+            text,
+            "smaller data stops lower",
+            rises if len(rungs) > 1 else None,
+            "0: KL to none has fallen by half",
+        )
+    ]
     steps = ", ".join(f"{n}: {step:.0f}" for n, step in stops.groupby("sequences")["step"].mean().items())
     claims.append(Claim("best step, by sequences", steps, None, None))
     for size in (400, 9000):

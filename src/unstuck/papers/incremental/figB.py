@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import ladder_claims, ladder_data, minimal_runs, stages_of
+from unstuck.papers.incremental._climb import ladder_claims
+from unstuck.papers.incremental._ladder import ladder_data, minimal_runs, stages_of
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
 

@@ -8,6 +8,7 @@ when a shortcut is found that only repeated data have.
 """
 
 import math
+import warnings
 from numbers import Integral, Real
 from statistics import median
 from typing import Any
@@ -48,7 +49,8 @@ class DiversitySchedule:
     than 2% in `patience` steps, and `patience` is to be chosen accordingly.
 
     The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
-    steps. From the sixth value on the schedule goes by them, before that by the loss it is trained on.
+    steps, also while nothing is repeated, since they are compared with those before. From the sixth value on the
+    schedule goes by them, before that by the loss it is trained on.
 
     A learner whose loss stands still may be on its way: tell the schedule what a `Forecaster` or a `Watch` says,
     `schedule.forecasted(watch.forecast())`, and it does not begin to repeat where half of the time is over.
@@ -94,10 +96,13 @@ class DiversitySchedule:
         self.repetition = 0.0
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = most  # how much to repeat on the next plateau
-        self.plateau: float | None = None  # the loss on the first plateau
-        self.last: float | None = None  # the loss on the last one
-        self.settled: float | None = None  # the loss that it came to rest at with this repetition
-        self.clean: list[float] = []  # losses on clean data with this repetition
+        # Losses from here on are above `floor`.
+        self.plateau: float | None = None  # on the first plateau
+        self.last: float | None = None  # on the last one
+        self.last_clean: float | None = None  # on clean data there
+        self.settled: float | None = None  # that it came to rest at with this repetition
+        self.clean: list[float] = []  # on clean data, in this stage
+        self.warned = False
         self.expected = 0  # step until which the plateau's end, forecast to be near, is waited for
         self.wait = 0  # steps before it may be called stuck again
         self.steps, self.since = 0, 0  # in all, and in this stage
@@ -105,8 +110,8 @@ class DiversitySchedule:
 
     def step(self, loss: Any) -> float:
         """Take the loss of a step, a number or a tensor of one; returns the repetition for the next."""
-        loss = number(loss)
-        if not math.isfinite(loss) or self.stage == "done":
+        loss = number(loss) - self.floor
+        if not math.isfinite(loss) or self.stage == "done" or not self._above(loss):
             return self.repetition
         self.steps, self.since = self.steps + 1, self.since + 1
         values = self.detector.values
@@ -133,8 +138,17 @@ class DiversitySchedule:
         """Looked at a few times in `patience` steps: it goes through all values."""
         return self.since % max(1, self.detector.least // 10) == 0 and self.detector.stands
 
+    def _above(self, loss: float) -> bool:
+        """Is a loss above the floor? One below it would make every plateau look mastered."""
+        if loss < 0 and not self.warned:
+            self.warned = True
+            told = f"{loss + self.floor:g} is below floor = {self.floor:g}"
+            warnings.warn(f"a loss of {told}; such losses are not counted: set floor lower", UserWarning, stacklevel=3)
+        return loss >= 0
+
     def _level(self) -> float:
-        return mean(self.detector.values[-self.detector.least :])
+        """Where the loss stands: without the first half of `patience`, in which it may have come down."""
+        return mean(self.detector.values[-max(self.memory, self.detector.least // 2) :])
 
     def _stuck(self, level: float) -> None:
         if self.last is None:
@@ -142,24 +156,28 @@ class DiversitySchedule:
         elif not self._fallen(level, self.last):
             self.next = max(self.next * self.factor, min(self.least, self.next))
         self.last = level
+        self.last_clean = median(self.clean[-LATELY:]) if len(self.clean) >= LATELY else level
         self._change(self.next, "repeating")
 
     def _learnt(self, loss: float) -> bool:
-        return self.plateau is not None and loss - self.floor <= self.mastered * (self.plateau - self.floor)
+        return self.plateau is not None and loss <= self.mastered * self.plateau
 
     def _fallen(self, now: float, before: float) -> bool:
-        return now - self.floor < (1 - self.fall) * (before - self.floor)
+        return now < (1 - self.fall) * before
 
     def measured(self, clean: Any) -> None:
         """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
-        from there to about the plateau's level or below, or from the plateau itself."""
-        clean = number(clean)
-        if self.stage != "repeating" or self.last is None or not math.isfinite(clean):
+        from there to about the level it had before or below, or from that level itself."""
+        clean = number(clean) - self.floor
+        if not math.isfinite(clean) or self.stage == "done" or not self._above(clean):
             return
         self.clean.append(clean)
+        if self.stage != "repeating" or self.last_clean is None:
+            del self.clean[:-LATELY]
+            return
         before, lately = self.clean[:-LATELY], median(self.clean[-LATELY:])
-        high = lately - self.floor > (1 + self.fall) * (self.last - self.floor)
-        below = len(self.clean) >= LATELY and self._fallen(lately, self.last)
+        high = lately > (1 + self.fall) * self.last_clean
+        below = len(self.clean) >= LATELY and self._fallen(lately, self.last_clean)
         if below or (len(before) >= LATELY and not high and self._fallen(lately, median(before))):
             self._change(0.0, "released")
 
@@ -190,6 +208,6 @@ class DiversitySchedule:
 
 
 PROGRESS = (
-    *("repetition", "stage", "next", "plateau", "last", "settled"),
+    *("repetition", "stage", "next", "plateau", "last", "last_clean", "settled"),
     *("expected", "wait", "steps", "since"),
 )

@@ -120,6 +120,10 @@ class Run:
                 batch = task.held_out(task.evaluation, stream(self.spec.seed, f"eval {name}"), self.world)
                 twin = (task, Batch(*(x.to(self.device) for x in batch)))
             sets[name] = twin
+        if self.repetition is not None:  # what the schedule is told is not what it is judged by
+            task = self.task.clean()
+            batch = task.held_out(task.probe, stream(self.spec.seed, "advice"), self.world)
+            sets["advice"] = (task, Batch(*(x.to(self.device) for x in batch)))
         return sets
 
     # -- one step
@@ -131,7 +135,7 @@ class Run:
             begun = time.perf_counter()
             self.repetition.advise(
                 self.step,
-                loss=lambda: self._evaluate("clean", self.task.probe)["loss"],
+                loss=lambda: self._evaluate("advice", self.task.probe)["loss"],
                 attention=lambda: self._observe()[1],
             )
             task = self.repetition.task

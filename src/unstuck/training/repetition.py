@@ -45,13 +45,12 @@ class Repetition:
 
     def advise(self, step: int, loss: Callable[[], float], attention: Callable[[], dict[str, float]]) -> None:
         """Tell the schedule what it cannot know from training, at steps that depend on nothing but its settings:
-        the loss on clean data while it repeats, a forecast before it does."""
-        if step < self.next_advice:
+        the loss on clean data, and a forecast before it first repeats."""
+        if step < self.next_advice or self.schedule.stage == "done":
             return
         self.next_advice = step + self.every
-        if self.schedule.stage == "repeating":
-            self.schedule.measured(loss())
-        elif self.schedule.stage == "diverse":
+        self.schedule.measured(loss())
+        if self.schedule.stage == "diverse":
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_look(step, self.every)
             signs = pd.DataFrame(self.signs)

@@ -11,7 +11,7 @@ import unstuck
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
-from unstuck.runs.execute import execute
+from unstuck.runs.execute import enough, execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.single_location import SingleLocation
@@ -326,3 +326,49 @@ def test_the_toy_model_is_trained_by_name_and_agrees_with_the_theory():
     assert result.plateau_steps == pytest.approx(Flow(T=64, d=16).plateau().time, rel=0.05)
     with pytest.raises(BadInput, match="attends to positions"):
         Run(load_spec("regression", ["model.name=toy"]))
+
+
+def test_a_smaller_budget_gets_the_numbers_of_its_own_end(tmp_path):
+    words = [*TINY, "train.thresholds=1e-9"]
+    long, short = (load_spec("regression", [*words, f"train.max_steps={n}"]) for n in (60, 10))
+    execute(long, Store(tmp_path))
+    stored, fresh = execute(short, Store(tmp_path)), execute(short, Store(tmp_path / "fresh"))
+    assert (stored["cached"], stored["steps"], fresh["steps"]) == (True, 10, 10)
+    assert stored["final"]["test_loss"] > 1.5 * execute(long, Store(tmp_path))["final"]["test_loss"]
+    settings = {"train": short.train, "optim": short.optim, "seed": short.seed}
+    assert unstuck.train(short.task, short.model, out=tmp_path, **settings).curve["step"].max() <= 10
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "plateau", "steps"),
+    [
+        (["train.max_steps=1000"], "emerged", 300.0, 1000),  # over before it diverged
+        (["train.max_steps=9000"], "emerged", 300.0, 5000),
+        (["train.max_steps=9000", "train.at_least=9000"], "diverged", None, 5000),
+        (["train.max_steps=200"], "censored", None, 200),
+        (["train.max_steps=9000", "train.thresholds=[0.4,0.01]"], "diverged", None, 5000),
+        (["train.max_steps=4000", "train.thresholds=[0.4,0.01]"], "censored", None, 4000),
+        (["train.max_steps=9000", "train.thresholds=0.2"], None, None, None),  # nobody looked
+    ],
+)
+def test_what_a_run_that_diverged_says_of_another_budget(words, status, plateau, steps):
+    result = {"status": "diverged", "plateau_steps": None, "crossings": {"0.4": 200.0, "0.1": 300.0}, "steps": 5000}
+    result |= {"watched": [0.4, 0.1, 0.01], "threshold": 0.01}
+    found = enough({"state": "finished", "result": result}, load_spec("regression", ["train.thresholds=0.1", *words]))
+    assert (found and (found["status"], found["plateau_steps"], found["steps"])) == (
+        status and (status, plateau, steps)
+    )
+
+
+def test_a_run_with_maps_goes_on_from_its_checkpoint(tmp_path):
+    words = [*TINY, "train.thresholds=1e-9", "train.maps=[0,5]"]
+    execute(load_spec("regression", [*words, "train.max_steps=20"]), Store(tmp_path))
+    assert execute(load_spec("regression", [*words, "train.max_steps=40"]), Store(tmp_path))["resumed_from"] == 20
+
+
+def test_a_table_says_what_its_results_looked_out_for(tmp_path):
+    """Asked for another threshold and stopped at once, a run keeps its old result, which knows nothing of it."""
+    store = Store(tmp_path)
+    execute(load_spec("regression", [*TINY, "train.thresholds=1.2"]), store)
+    execute(load_spec("regression", [*TINY, "train.thresholds=1.1"]), store, stop=lambda: True)
+    assert [list(t) for t in store.table()["thresholds"]] == [[1.2]]

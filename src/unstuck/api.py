@@ -57,6 +57,8 @@ def train(
     if result["status"] == "busy":
         raise Impossible(f"another process is at this run ({spec.run_id} in {out})")
     curve = Store(out).run(spec.run_id).curve()
+    if curve is not None:  # asked for longer at another time, it has gone on
+        curve = curve[curve["step"] <= max(result["steps"], curve["step"].iloc[0])]
     keep = set(RunResult.__dataclass_fields__)
     return RunResult(**{"watched": [], **{k: v for k, v in result.items() if k in keep}}, curve=curve)
 

@@ -5,6 +5,7 @@ it is trained anew, on the way passing all it passed before; until then the old 
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pandas as pd
 from unstuck.errors import Impossible
 from unstuck.spec import RunSpec
 
-from .store import RunDirectory, Store, result_dict
+from .store import RunDirectory, Store, result_dict, watched
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
@@ -29,10 +30,10 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
     result = (status or {}).get("result")
     if not result or result["status"] not in ENDED:
         return None
-    if result["status"] == "diverged":
-        return result
     if not set(_names(spec.thresholds)) <= set(_names(watched(result))):
         return None  # nobody looked
+    if result["status"] == "diverged":
+        return _restated(result, spec)
     t, crossings = spec.train, result["crossings"]
     if t.compare and list(t.compare) != result.get("compared", []):  # ref_1, ref_2, ... are in their order
         return None
@@ -49,25 +50,18 @@ def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | Non
     return _restated(result, spec) if result["steps"] >= max(last + t.after, t.at_least) else None
 
 
-def watched(result: dict[str, Any]) -> list[float]:
-    """The thresholds that a stored run looked out for."""
-    known = result.get("watched")
-    if known is not None:
-        return list(known)
-    last = [] if result.get("threshold") is None else [result["threshold"]]
-    return sorted({*map(float, result["crossings"]), *last})
-
-
 def _names(thresholds: Sequence[float]) -> list[str]:
     return [f"{x:g}" for x in thresholds]
 
 
 def _restated(result: dict[str, Any], spec: RunSpec) -> dict[str, Any]:
     """A stored result in terms of the thresholds and the budget asked for now."""
-    wanted, end = spec.thresholds, spec.train.max_steps
-    if result["status"] == "diverged":
-        return result
+    t, wanted, end = spec.train, spec.thresholds, spec.train.max_steps
     crossings = {name: step for name, step in result["crossings"].items() if step <= end}
+    if result["status"] == "diverged" and end >= result["steps"]:
+        over = max((crossings.get(f"{x:g}", math.inf) for x in wanted), default=math.inf)
+        if max(over + t.after, t.at_least) > result["steps"]:
+            return result  # before it would have been over
     result = {**result, "crossings": crossings, "steps": min(result["steps"], end)}
     if not wanted:
         return {**result, "status": "finished", "plateau_steps": None, "threshold": None}
@@ -97,7 +91,7 @@ def execute(
             return {"run_id": spec.run_id, "status": "busy", "cached": False}
         stored = enough(directory.status(), spec)
         if stored is not None:
-            return {"run_id": spec.run_id, **stored, "cached": True}
+            return {"run_id": spec.run_id, **_as_of_then(stored, directory), "cached": True}
         return {"run_id": spec.run_id, **_run(spec, directory, stop, on_row, checkpoint_seconds, keep), "cached": False}
 
 
@@ -165,7 +159,16 @@ def _run(
     directory.write_status({"state": "finished", "step": result.steps, "result": plain})
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()
-    return _restated(plain, asked)
+    return _as_of_then(_restated(plain, asked), directory)
+
+
+def _as_of_then(result: dict[str, Any], directory: RunDirectory) -> dict[str, Any]:
+    """A result whose last values are those of its last step, where the run itself went on."""
+    curve = directory.curve()
+    if curve is None or result["steps"] >= curve["step"].max():
+        return result
+    last = curve[curve["step"] <= result["steps"]].iloc[-1].drop("step")
+    return {**result, "final": {k: float(v) for k, v in last.items() if math.isfinite(v)}}
 
 
 def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
@@ -188,7 +191,9 @@ def _covering(spec: RunSpec, old: dict[str, Any]) -> RunSpec:
         t,
         thresholds=tuple(sorted({*t.thresholds, *watched(old)}, reverse=True)),
         max_steps=max(t.max_steps, old["steps"]),
-        maps=tuple(sorted({*t.maps, *old.get("mapped", [])})),
+        maps=tuple(
+            sorted({*t.maps, *(x for x in old.get("mapped", []) if x < old["steps"])})
+        ),  # the last is kept anyway
         predictions=t.predictions or old.get("predicted", False),
         compare=t.compare or tuple(old.get("compared", ())),
     )

@@ -123,6 +123,8 @@ class RunDirectory:
             return None
         # Its name is that of the directory, whatever the specification says.
         row = {"run_id": None} | flatten(spec) | summary(status) | {"run_id": self.path.name}
+        if "crossings" in (status.get("result") or {}):  # its result may be older than what is asked for now
+            row["thresholds"] = watched(status["result"])
         if row["status"] == "running" and not self.is_locked():
             row["status"] = "interrupted"
         return row
@@ -309,6 +311,15 @@ def flatten(spec: dict[str, Any]) -> dict[str, Any]:
             short = str(key) if key != "name" and str(key) not in out else f"{section}.{key}"
             out[section if key == "name" else short] = value
     return out
+
+
+def watched(result: dict[str, Any]) -> list[float]:
+    """The thresholds that a stored run looked out for."""
+    known = result.get("watched")
+    if known is not None:
+        return list(known)
+    last = [] if result.get("threshold") is None else [result["threshold"]]
+    return sorted({*map(float, result["crossings"]), *last})
 
 
 def summary(status: dict[str, Any]) -> dict[str, Any]:

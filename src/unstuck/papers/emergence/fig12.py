@@ -3,6 +3,8 @@
 B.2. Loss curves for several p: on data like the training data (left), and on clean data (right).
 """
 
+import math
+import statistics
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +14,8 @@ from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory.crossing import log_crossing
+
+MARGIN = 0.85  # seeds of one size differ by some 6%
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -41,10 +45,18 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    crossings = {}
+    steps, last = {}, {}
     for p, curve in table.groupby("p"):
-        crossings[p] = log_crossing(curve["step"][1:], curve["clean_loss"][1:], 0.4)
-    done = {p: c for p, c in crossings.items() if c is not None}
-    text = ", ".join(f"p = {p:g}: {c:.0f}" for p, c in done.items())
-    faster = None if 0.0 not in done or len(done) < 2 else bool(min(c for p, c in done.items() if p > 0) < done[0.0])
-    return [Claim("steps to clean loss 0.4", text or "none yet", "repetition accelerates emergence", faster)]
+        steps[p] = log_crossing(curve["step"][1:], curve["clean_loss"][1:], 0.4) or math.inf
+        last[p] = float(curve["step"].max())
+    text = ", ".join(f"p = {p:g}: " + (f"{c:.0f}" if c < math.inf else f">{last[p]:.0f}") for p, c in steps.items())
+    base = min(steps[0.0], last[0.0]) if 0.0 in steps else None
+    others = [c for p, c in steps.items() if p > 0]
+    agrees = None
+    if base is not None and others:
+        # The best of several of one seed each is faster by chance; so it has to be by a margin, and most of them too.
+        clear = min(others) < MARGIN * base and statistics.median(others) < base
+        slower = steps[0.0] < math.inf and min(others) > base
+        agrees = True if clear else False if slower else None
+    note = f"agrees: the best in less than {MARGIN:g} of the steps, and half of them faster"
+    return [Claim("steps to clean loss 0.4", text, "repetition accelerates emergence", agrees, note)]

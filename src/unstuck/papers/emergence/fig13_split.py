@@ -1,7 +1,7 @@
 """fig13-split: Figure 13 with heads that share the width.
 
-The paper does not say how wide a head is when their number changes. In fig13 each has queries, keys and values of 64;
-here they split 256 among them, which is the same for the usual four.
+In fig13 each head has queries, keys and values of 64, so that more of them make attention wider, as the caption of the
+paper's Figure 13 has it; here they split 256 among them, which is the same for the usual four.
 """
 
 import pandas as pd

@@ -8,7 +8,7 @@ Adam, so that is used here.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_panel
+from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, law_panel, ratio_text
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import panels
@@ -19,6 +19,7 @@ VARIANTS = {  # (feature, position): title, paper's constant and exponents
     (True, "fixed"): ("feature, fixed position", 4.20, {"d": 1.22, "T": 0.29}),
     (False, "fixed"): ("no feature, fixed position", 4.61, {"d": 1.21, "T": 0.30}),
 }
+R2 = {(True, "random"): 0.998, (True, "fixed"): 0.996, (False, "fixed"): 0.999}
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -48,6 +49,23 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims: list[Claim] = []
+    laws = {}
     for (feature, position), (title, _, paper) in VARIANTS.items():
-        claims += law_claims(fit_or_none(_part(table, feature, position), FORMULA), paper, where=f", {title}")
+        laws[feature, position] = law = fit_or_none(_part(table, feature, position), FORMULA)
+        claims += law_claims(law, paper, where=f", {title}", r2=R2[feature, position])
+    semantic = _part(table, True, "random")
+    for feature, name in ((True, "flagged"), (False, "not flagged")):
+        ratio, left_out = cell_ratios(_part(table, feature, "fixed"), semantic)
+        if len(ratio):
+            faster = True if ratio.max() < 1 else False if ratio.min() > 1 else None
+            what = f"plateau with a fixed position, {name}, over a random one that is flagged"
+            claims.append(Claim(what, ratio_text(ratio, left_out), "faster with positional information", faster))
+    ratio, left_out = cell_ratios(_part(table, False, "fixed"), _part(table, True, "fixed"))
+    a, b = laws[True, "fixed"], laws[False, "fixed"]
+    if a is not None and b is not None and len(ratio):
+        ends = {t: list(zip(a.intervals[t], b.intervals[t], strict=True)) for t in ("d", "T")}  # the lows, the highs
+        apart = [t for t, (lows, highs) in ends.items() if max(lows) > min(highs)]
+        note = f"intervals of {', '.join(apart)} do not overlap" if apart else ""
+        what = "plateau with a fixed position, not flagged over flagged"
+        claims.append(Claim(what, ratio_text(ratio, left_out), "almost the same laws", not apart, note))
     return claims

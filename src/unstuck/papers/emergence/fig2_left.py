@@ -55,5 +55,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         Claim.number(
             "constant", law.constant, PAPER["constant"], 0.05, "1.51 does not come out at T = 4096 (erratum 10)"
         ),
-        Claim("exponent of B, fitted free", free.exponents["B"], None, None, "the toy model's own flow has -1/2"),
+        Claim("exponent of B, at one T", free.exponents["B"], None, None, "the toy model's own flow has -1/2"),
     ]

@@ -4,17 +4,26 @@ Not in the paper. Figure 3 left with layer normalisation before attention, perce
 sizes without it.
 """
 
-import numpy as np
+from dataclasses import replace
+
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, law_text, plot_plateaus
+from unstuck.papers.emergence._regression import (
+    cell_ratios,
+    fit_or_none,
+    law_claims,
+    law_text,
+    plot_plateaus,
+    ratio_text,
+)
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import legend_outside, note, panels
 
 FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
 PAPER = {"d": 1.29, "T": 0.80}
+NOT_THE_SAME = "the paper's is without"
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -41,11 +50,14 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    claims = law_claims(fit_or_none(table[table["layer_norm"]], FORMULA), PAPER, where=", with layer norm")
-    cells = table.pivot_table("plateau_steps", ["T", "d"], "layer_norm").dropna()
-    if {True, False} <= set(cells.columns) and len(cells):
-        ratio = cells[True] / cells[False]
-        mean = np.exp(np.log(ratio).mean())
-        text = f"{mean:.2f} times (from {ratio.min():.2f} to {ratio.max():.2f}, {len(cells)} cells)"
+    normed, plain = table[table["layer_norm"]], table[~table["layer_norm"]]
+    # The paper's law is one without layer norm: it stands beside, and can neither agree nor differ.
+    claims = [
+        replace(claim, agrees=None, note=NOT_THE_SAME if claim.paper is not None else "")
+        for claim in law_claims(fit_or_none(normed, FORMULA), PAPER, where=", with layer norm")
+    ]
+    ratio, left_out = cell_ratios(normed, plain)
+    if len(ratio):
+        text = ratio_text(ratio, left_out)
         claims.append(Claim("plateau with layer norm over without", text, None, None))
     return claims

@@ -1,0 +1,119 @@
+"""What the regression figures say of runs, on made-up tables: what must agree, what must not, what nobody knows."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unstuck.papers.emergence import fig3_layernorm, fig3_right, fig12, fig14
+from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims
+
+
+def plateaus(law, T=(16, 32, 64), d=(8, 16, 32), seeds=(0, 1), noise=0.0, **settings):
+    rng = np.random.default_rng(0)
+    rows = []
+    for t, size, seed in itertools.product(T, d, seeds):
+        steps = law(t, size) * np.exp(noise * rng.standard_normal())
+        row = {"T": t, "d": size, "B": 1, "seed": seed, "status": "emerged", "plateau_steps": steps, "steps": steps}
+        rows.append(row | settings)
+    return pd.DataFrame(rows)
+
+
+def verdict(table, d):
+    return law_claims(fit_or_none(table, "d + T"), {"d": d, "T": 0.8})[0].verdict
+
+
+def test_an_exponent_agrees_only_where_the_interval_could_tell():
+    sure = plateaus(lambda T, d: d**1.3 * T**0.8, noise=0.03)
+    assert (verdict(sure, 1.3), verdict(sure, 1.7)) == ("agrees", "differs")
+    unsure = plateaus(lambda T, d: d**1.3 * T**0.8, T=(16, 32), d=(8, 12), noise=0.4)
+    low, high = fit_or_none(unsure, "d + T").intervals["d"]
+    assert high - low > 0.5
+    assert verdict(unsure, (low + high) / 2) == "beside"  # inside, and so is nearly everything
+    assert verdict(unsure, high + 1) == "differs"
+
+
+def repeated(gains):
+    """Plateaus for p = 0 and 0.2: with p shorter by a factor for each d."""
+    rows = []
+    for d, gain in gains.items():
+        for p, seed in itertools.product((0.0, 0.2), (0, 1)):
+            steps = 100 * d / (gain if p else 1)
+            rows.append(
+                {"T": 64, "d": d, "p": p, "seed": seed, "lr": 3e-4, "status": "emerged", "plateau_steps": steps}
+            )
+    return pd.DataFrame(rows).assign(steps=lambda t: t["plateau_steps"])
+
+
+@pytest.mark.parametrize(
+    ("gains", "said"),
+    [
+        ({8: 1.1, 16: 1.3, 32: 1.6}, "agrees"),
+        ({8: 1.6, 16: 1.3, 32: 1.1}, "differs"),
+        ({8: 0.3, 16: 0.5, 32: 0.7}, "differs"),  # it grows, but repetition only hurts
+    ],
+)
+def test_repetition_helps_more_as_d_grows(gains, said):
+    assert fig3_right.compare(repeated(gains))[0].verdict == said
+
+
+def test_a_size_that_lost_a_seed_makes_no_gain():
+    table = repeated({8: 1.1, 16: 1.3, 32: 1.6})
+    lost = (table["d"] == 32) & (table["p"] > 0) & (table["seed"] == 1)
+    table.loc[lost, ["status", "plateau_steps"]] = ["censored", np.nan]
+    (claim,) = fig3_right.compare(table)
+    assert (claim.verdict, "32" in claim.ours) == ("beside", False)
+
+
+def curves(**steps):
+    """Loss curves that cross 0.4 at these steps, for p = 0, 0.1, ... in turn."""
+    rows = []
+    for i, at in enumerate(steps.values()):
+        step = np.arange(0, 2001, 20.0)
+        loss = 0.55 - 0.3 / (1 + np.exp(-(step - at) / 20))
+        rows.append(pd.DataFrame({"p": i / 10, "step": step, "clean_loss": loss}))
+    return pd.concat(rows)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"none": 1000, "a": 700, "b": 800, "c": 900}, "agrees"),
+        ({"none": 1000, "a": 950, "b": 1040, "c": 1010}, "beside"),  # the best of three is faster by chance
+        ({"none": 1000, "a": 1100, "b": 1200, "c": 1300}, "differs"),
+        ({"none": 9999, "a": 900, "b": 1000, "c": 1100}, "agrees"),  # without repetition not in 2,000 steps
+        ({"none": 9999, "a": 9999, "b": 9999, "c": 9999}, "beside"),
+    ],
+)
+def test_figure_12_wants_more_than_luck(steps, said):
+    (claim,) = fig12.compare(curves(**steps))
+    assert claim.verdict == said
+    assert (">2000" in claim.ours) == (9999 in steps.values())
+
+
+def test_cells_with_a_censored_seed_are_left_out_and_counted():
+    slow, fast = plateaus(lambda T, d: 2.0 * d), plateaus(lambda T, d: 1.0 * d)
+    slow.loc[0, ["status", "plateau_steps"]] = ["censored", np.nan]
+    ratio, left_out = cell_ratios(slow, fast)
+    assert (len(ratio), left_out) == (8, 1)
+    assert np.allclose(ratio, 2.0)
+
+
+def test_a_law_with_layer_norm_neither_agrees_nor_differs():
+    table = pd.concat([plateaus(lambda T, d: d**1.29 * T**0.8, layer_norm=norm, noise=0.02) for norm in (True, False)])
+    assert {c.verdict for c in fig3_layernorm.compare(table)} == {"beside", "new"}
+
+
+def test_figure_14_compares_position_and_flag():
+    def table(flagged, plain):
+        parts = [plateaus(lambda T, d: d**1.3 * T**0.5, feature=True, position="random", noise=0.02)]
+        parts.append(plateaus(flagged, feature=True, position="fixed", noise=0.02))
+        return pd.concat([*parts, plateaus(plain, feature=False, position="fixed", noise=0.02)])
+
+    def same(T, d):
+        return 0.5 * d**1.3 * T**0.5
+
+    assert [c.verdict for c in fig14.compare(table(same, same))[-3:]] == ["agrees"] * 3
+    other = fig14.compare(table(lambda T, d: 2 * same(T, d) * 1.2, lambda T, d: same(T, d) * d**-0.5))
+    assert [c.verdict for c in other[-3:]] == ["differs", "agrees", "differs"]

@@ -14,11 +14,12 @@ from scipy.special import erf, erfinv
 from unstuck import Forecaster
 from unstuck.cli import main
 from unstuck.errors import BadInput
+from unstuck.forecast import protocol
 from unstuck.forecast.calibration import Calibration, calibrate, shipped
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.protocol import emerged_runs
 from unstuck.forecast.signals import gain, parting, sharpening
-from unstuck.forecast.sources import read_curve
+from unstuck.forecast.sources import loss_column, read_curve
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
@@ -311,3 +312,78 @@ def test_the_induction_score_is_read_like_attention():
     assert str(found).startswith("forms induction heads at about step")
     formed = pd.concat([scored, scored.tail(1).assign(step=700.0, induction_1_0=0.6)])
     assert str(Forecaster(calibrations=exact()).told(formed)) == "formed induction heads at about step 700"
+
+
+@pytest.mark.parametrize("prior", [(math.inf, 1), (1500, math.inf), 1500, (1500,), (1500, 0.2, 3), (0, 1), ("x", 1)])
+def test_a_prior_is_a_pair_of_numbers(prior):
+    with pytest.raises(BadInput, match="prior"):
+        Forecaster(prior=prior)
+
+
+def test_rows_that_do_not_go_back_far_enough_cannot_tell():
+    """Attached at half of a plateau: that nothing shows yet does not mean that there is nothing."""
+    steps = np.arange(5000, 9501, 250)
+    curve = pd.DataFrame({"step": steps, "attn_0_0": 0.1 * np.exp((steps - 5000) / 3000)})
+    found = Forecaster().of_curve(curve)
+    assert found.tells_from == pytest.approx(11_000)
+    assert str(found).startswith("too early to tell at step 9,500: rows go back to step 5,000 only")
+    assert Forecaster().of_curve(curve.assign(step=steps - 4990)).tells_from is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        (["loss_scale", "training_loss"], "training_loss"),
+        (["loss/auxiliary", "train/total_loss"], "train/total_loss"),
+        (["loss/total"], "loss/total"),
+        (["loss_scale"], None),
+        (["train_loss", "eval_loss"], "eval_loss"),
+    ],
+)
+def test_which_column_is_the_loss(columns, chosen):
+    assert loss_column(pd.DataFrame(columns=columns)) == chosen
+
+
+def scored(said, low, high, plateau=1000.0, step=400.0):
+    row = {"method": "m", "said": said, "low": low, "high": high, "plateau": plateau, "elapsed": step / plateau}
+    return protocol.scores(pd.DataFrame([row])).iloc[0]
+
+
+def test_scores_by_hand():
+    row = scored(1200.0, 900.0, 1600.0)
+    assert (row["elapsed"], row["answered"], row["coverage"]) == ("30-50%", 1, 1.0)
+    assert (row["error"], row["bias"]) == (pytest.approx(0.2), pytest.approx(0.2))
+    # Of each quantile: what it misses, times its level from below, one minus that from above.
+    by_hand = [0.1 * math.log(1000 / 900), 0.5 * math.log(1200 / 1000), 0.1 * math.log(1600 / 1000)]
+    assert row["pinball"] == pytest.approx(np.mean(by_hand))
+    early, late = scored(1200.0, 1100.0, 1600.0), scored(800.0, 600.0, 900.0)
+    assert (early["coverage"], late["coverage"]) == (0.0, 0.0)
+    assert late["bias"] == pytest.approx(-0.2)
+    assert late["pinball"] > scored(1000.0, 900.0, 1100.0)["pinball"]
+
+
+def test_a_line_is_extrapolated_to_the_threshold():
+    steps = np.arange(0, 101, 10.0)
+    falling = pd.DataFrame({"step": steps, "test_loss": 1 - 0.005 * steps})
+    assert protocol.by_loss(falling, 0.1, "test_loss") == pytest.approx(180)
+    assert protocol.by_loss(falling, 0.6, "test_loss") == 100  # the line has passed it
+    assert protocol.by_loss(falling.assign(test_loss=falling["test_loss"][::-1].to_numpy()), 0.1, "test_loss") == 1e5
+    rising = pd.DataFrame({"step": steps, "test_accuracy": 0.001 * steps})
+    assert protocol.by_loss(rising, 0.5, "test_accuracy") == pytest.approx(500)
+
+
+@pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
+def test_nothing_that_is_tested_was_tuned_on():
+    """And an unfinished run says one thing only: that its band had ended."""
+    found = list(protocol.finished_runs(Store(STORE)))
+    emerged = [pair for pair in found if pair[0]["emerged"]]
+    regression = {pair[0]["run_id"]: pair[0] for pair in emerged if pair[0]["name"] == "single_location"}
+    for split, held_out in protocol.SPLITS.items():
+        tuning = {run_id for run_id, run in regression.items() if run["layers"] > 1 and not held_out(run)}
+        tested = [pair[0]["run_id"] for name, chosen, _ in protocol.tests(emerged) if name == split for pair in chosen]
+        assert tested
+        assert not tuning & set(tested)
+    late = [pair for pair in found if not pair[0]["emerged"]]
+    table = protocol.ended_too_soon(late[:3], shipped())
+    assert (table["ended"] <= table["answered"]).all()
+    assert (table["answered"] <= table["asked"]).all()

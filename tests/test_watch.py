@@ -11,6 +11,8 @@ from torch.nn import functional as F
 
 from unstuck import Watch
 from unstuck.errors import BadInput
+from unstuck.observe.attention import attention_columns
+from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
 
 
@@ -100,7 +102,8 @@ def test_rows_have_entropy_distance_targets_and_induction():
     (weights,) = attention_maps(model, tokens)
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 2].mean().item(), rel=1e-5)
     by_hand = -(weights * weights.clamp_min(1e-30).log()).sum(-1)[:, 0].mean().item()
-    assert row["entropy_0_0"] == pytest.approx(by_hand, rel=1e-4)
+    uniform = (weights[0, 0] > 0).sum(-1).float().log().mean().item()  # on as many columns as a row may look at
+    assert row["entropy_0_0"] == pytest.approx(by_hand / uniform, rel=1e-4)
     back = (torch.arange(6)[:, None] - torch.arange(6)).clamp_min(0)
     assert row["distance_0_0"] == pytest.approx((weights[:, 0] * back).sum(-1).mean().item(), rel=1e-4)
     assert 0 < row["induction_0_0"] < 1
@@ -217,3 +220,28 @@ def test_induction_behind_a_first_token():
 
     begun = Watch(nn.Linear(1, 1), vocabulary=64, tokens=lambda x: F.pad(x, (1, 0)), attention=perfect)
     assert begun.look(0)["induction_0_0"] == pytest.approx(1)
+
+
+def test_entropy_is_in_the_units_of_our_own_runs():
+    """1 when uniform, 0 on one token, causal or not; the blind signals were calibrated on that."""
+    causal = torch.ones(6, 6).tril()
+    for seen in (torch.ones(6, 6), causal):
+        uniform = (seen / seen.sum(-1, keepdim=True)).expand(4, 2, 6, 6)
+        watch = Watch(nn.Linear(2, 2), torch.zeros(4, 6), attention=lambda model, probe, maps=uniform: [maps])
+        assert watch.look(0)["entropy_0_1"] == pytest.approx(1.0)
+    last = torch.rand(4, 2, 1, 6, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    batch = Batch(torch.zeros(4, 6), torch.zeros(4), torch.zeros(4, 6, dtype=torch.bool))
+    ours = attention_columns([last[:, :, 0]], batch)
+    theirs = Watch(nn.Linear(2, 2), torch.zeros(4, 6), attention=lambda model, probe: [last]).look(0)
+    assert theirs["entropy_0_0"] == pytest.approx(ours["entropy_0_0"], rel=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 3}])
+def test_steps_and_lengths_are_whole_numbers(wrong):
+    with pytest.raises(BadInput, match=next(iter(wrong))):
+        Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), **wrong)
+
+
+def test_targets_that_name_nothing_are_refused():
+    with pytest.raises(BadInput, match="False everywhere"):
+        Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), targets=torch.zeros(2, 6, dtype=torch.bool))

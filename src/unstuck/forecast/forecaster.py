@@ -54,6 +54,7 @@ class Forecast:
     level: float
     left: float | None = None
     over: bool = False
+    tells_from: float | None = None  # the step from which on its rows could tell, where they do not go back far enough
 
     def __str__(self) -> str:
         if self.over:
@@ -61,6 +62,9 @@ class Forecast:
             done = "formed induction heads" if heads else "left its plateau"
             return f"{done} at about step {self.left:,.0f}" + ("" if heads else ", as the loss shows")
         falls = "" if self.left is None else f"; the loss falls since about step {self.left:,.0f}"
+        if self.plateau is None and self.tells_from is not None:
+            back = f"rows go back to step {self.tells_from / LOOK_BACK:,.0f} only"
+            return f"too early to tell at step {self.step:,}: {back}, so from step {self.tells_from:,.0f} on{falls}"
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
             return f"no sign of emergence by step {self.step:,} (signal: {self.signal}){falls}"
         seen = ("" if self.sign else "; no sign of it yet, this is the law's word") + falls
@@ -87,9 +91,7 @@ class Forecaster:
     ) -> None:
         if signal not in ("auto", *SIGNALS):
             raise BadInput("signal", signal, f"one of auto, {', '.join(SIGNALS)}")
-        if prior is not None and not (prior[0] > 0 and prior[1] > 0):
-            raise BadInput("prior", prior, "a plateau above 0 and a standard deviation above 0")
-        self.signal, self.prior = signal, prior
+        self.signal, self.prior = signal, None if prior is None else _pair(prior)
         self.level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         self.calibrations = dict(shipped() if calibrations is None else calibrations)
         if "gain" in self.calibrations:  # the same quantity, of other tokens
@@ -142,6 +144,8 @@ class Forecaster:
         step, value = steps[-1], values[-1]
         start = chance(curve, SIGNALS[name][0]) if name in ("gain", "induction") else None
         sign = self._sign(name, steps, values, start)
+        first = steps[steps > 0].min(initial=math.inf)
+        tells_from = LOOK_BACK * float(first) if step < LOOK_BACK * first < math.inf else None
         opinions = []
         if sign:
             ahead, spread = self.calibrations[name].read(value, start)
@@ -149,8 +153,8 @@ class Forecaster:
         if self.prior is not None:
             opinions.append((math.log(self.prior[0]), self.prior[1]))
         if not opinions:
-            return Forecast(int(step), None, None, None, None, sign, name, self.level)
-        plateau, low, high = _weighed(opinions, math.log(max(step, 1.0)), self.level)
+            return Forecast(int(step), None, None, None, None, sign, name, self.level, tells_from=tells_from)
+        plateau, low, high = weighed(opinions, math.log(max(step, 1.0)), self.level)
         return Forecast(int(step), plateau, low, high, float(step) / plateau, sign, name, self.level)
 
     def _chosen(self, curve: pd.DataFrame) -> tuple[str, pd.DataFrame]:
@@ -176,7 +180,18 @@ class Forecaster:
         return bool(receded < RECEDES[int(value >= loud)] * grown)
 
 
-def _weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:
+def _pair(prior: Any) -> tuple[float, float]:
+    """A law's word: a plateau, and the standard deviation of its logarithm."""
+    try:
+        plateau, spread = (float(x) for x in prior)
+    except (TypeError, ValueError) as e:
+        raise BadInput("prior", prior, "a pair: a plateau, and the standard deviation of its logarithm") from e
+    if not (0 < plateau < math.inf and 0 < spread < math.inf):
+        raise BadInput("prior", prior, "a plateau above 0 and a standard deviation above 0, both finite")
+    return plateau, spread
+
+
+def weighed(opinions: list[tuple[float, float]], now: float, level: float) -> tuple[float, float, float]:
     """Median and interval of a step from normal opinions on its logarithm, cut off below `now`."""
     spreads = np.array([spread for _, spread in opinions])
     weights = spreads**-2 / np.sum(spreads**-2)

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from unstuck.laws import PowerLaw, fit_power_law
-from unstuck.runs.store import Store
+from unstuck.runs.store import Store, watched
 
-from .calibration import WITHIN_80, Calibration, calibrate
-from .forecaster import Forecaster
+from .calibration import Calibration, calibrate
+from .forecaster import Forecaster, weighed
 from .prior import FORMULAS, extrapolation_error, opinion
 from .signals import SIGNALS, chance
 
@@ -30,21 +30,31 @@ STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32,
 
 def emerged_runs(store: Store) -> Iterator[Measured]:
     """Every run of regression and recall in a store that emerged, but those under a diversity schedule."""
+    return (pair for pair in finished_runs(store) if pair[0]["emerged"])
+
+
+def finished_runs(store: Store) -> Iterator[Measured]:
+    """Every finished run of regression (as in Figure 3: random positions, flagged) and recall in a store, but those
+    under a diversity schedule; `plateau` is the last step of one that did not emerge."""
     for directory in store:
         result = (directory.status() or {}).get("result")
         curve = directory.curve()
         spec = directory.spec() or {}
-        if not result or result["status"] != "emerged" or curve is None or "schedule" in spec:
+        if not result or result["status"] not in ("emerged", "censored") or curve is None or "schedule" in spec:
             continue
         task, model = spec["task"], spec["model"]
         if task["name"] not in ("single_location", "recall") or "layers" not in model:
             continue
-        plateau = result["crossings"].get("0.5") if task["name"] == "recall" else result["crossings"].get("0.1")
-        if plateau is None:
+        if task["name"] == "single_location" and (task["position"], task["feature"]) != ("random", True):
+            continue
+        wanted = 0.5 if task["name"] == "recall" else 0.1
+        plateau = result["crossings"].get(f"{wanted:g}")
+        if plateau is None and wanted not in watched(result):
             continue
         settings = {k: model[k] for k in ("layers", "heads", "qk", "layer_norm")}
         settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
-        settings |= {"run_id": directory.path.name, "seed": spec["seed"], "plateau": plateau}
+        settings |= {"run_id": directory.path.name, "seed": spec["seed"]}
+        settings |= {"plateau": result["steps"] if plateau is None else plateau, "emerged": plateau is not None}
         yield {**task, **settings}, curve
 
 
@@ -96,15 +106,21 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
 
 
 def by_loss(part: pd.DataFrame, threshold: float, column: str) -> float:
-    """Extrapolate the last third of the curve in a straight line to the threshold; never before now."""
+    """Extrapolate the last third of the curve in a straight line to the threshold; now, if the line has passed it."""
     last = part[part["step"] >= part["step"].max() * 2 / 3]
     now = float(part["step"].max())
     if len(last) < 2:
         return 2 * now
     slope, offset = np.polyfit(last["step"], last[column], 1)
-    if slope == 0 or (threshold - offset) / slope <= now:
+    if slope == 0 or (slope > 0) != (column == "test_accuracy"):
         return 1e3 * now  # flat or going the wrong way: it says never; this stands for it
-    return float(min((threshold - offset) / slope, 1e3 * now))
+    return float(np.clip((threshold - offset) / slope, now, 1e3 * now))
+
+
+def by_progress(part: pd.DataFrame) -> float:
+    """By the theory's law without a parameter: the part that has elapsed is erf(√Δa)."""
+    elapsed = math.erf(math.sqrt(SIGNALS["gain"][1](part)[-1]))
+    return float(part["step"].max()) / max(elapsed, 1e-3)
 
 
 def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
@@ -121,10 +137,11 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
             answers: dict[str, tuple[float, float, float] | None] = {
                 "twice elapsed": (2 * step, math.nan, math.nan),
                 "loss extrapolated": (by_loss(part, threshold, column), math.nan, math.nan),
+                "progress law": (by_progress(part), math.nan, math.nan),
             }
             if prior is not None:
-                z = prior[1] * WITHIN_80
-                answers["law"] = (prior[0], prior[0] * math.exp(-z), prior[0] * math.exp(z))
+                # What has not happened by now happens later, for the law alone as for the forecaster.
+                answers["law"] = weighed([(math.log(prior[0]), prior[1])], math.log(step), LEVEL)
             for name in known:
                 for label, with_law in ((name, None), (f"{name} and law", prior)):
                     if label.endswith("law") and prior is None:
@@ -183,6 +200,25 @@ def tuned(tuning: list[Measured]) -> Tuned:
     return calibrations(tuning), fit_power_law(standard, LAW, offset="fit"), extrapolation_error(standard, LAW)
 
 
+def _tuned_at_other_sizes(run: dict[str, Any]) -> bool:
+    """Does it differ in layers, heads and their width alone? Such runs of other sizes are among those tuned on."""
+    return all(run[k] == STANDARD[k] for k in ("batch", "lr", "optim"))
+
+
+def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) -> pd.DataFrame:
+    """Of runs that had not emerged by their last step: for each signal, how often it was `asked`, how often it
+    `answered`, and how many bands had `ended` before that step; which is all one knows of them."""
+    rows = []
+    for run, curve in unfinished:
+        for name in known:
+            forecaster = Forecaster(name, None, LEVEL, known)
+            said = [forecaster.of_curve(part) for _, part in moments(curve, run["plateau"])]
+            ends = [f.high for f in said if f.high is not None]
+            counts = {"asked": len(said), "answered": len(ends), "ended": sum(end < run["plateau"] for end in ends)}
+            rows.append({"run_id": run["run_id"], "name": run["name"], "method": name, **counts})
+    return pd.DataFrame(rows)
+
+
 def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
     """Name of a set of held-out runs, the runs, and what they are forecast with."""
     regression = [pair for pair in found if pair[0]["name"] == "single_location" and pair[0]["optim"] == "adam"]
@@ -196,6 +232,8 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
         yield split, [pair for pair in standard if not pair[0]["p"]], what
         if split == "between":
             yield "cross-sample repetition", [pair for pair in standard if pair[0]["p"]], what
-            yield "other layers, heads, rates", [p for p in deep if held_out(p[0]) and not is_standard(p[0])], what
+            others = [p for p in deep if held_out(p[0]) and not is_standard(p[0])]
+            yield "other layers and heads", [p for p in others if _tuned_at_other_sizes(p[0])], what
+            yield "other rates and batches", [p for p in others if not _tuned_at_other_sizes(p[0])], what
             yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
             yield "recall", [pair for pair in found if pair[0]["name"] == "recall"], what

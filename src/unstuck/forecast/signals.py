@@ -45,13 +45,14 @@ def chance(curve: pd.DataFrame, prefix: str = "attn") -> float:
 
 
 def sharpening(curve: pd.DataFrame) -> Array:
-    """How much the entropy of a head's attention has lately fallen, in nats, for the head where most."""
+    """How much the entropy of a head's attention has lately fallen, as part of that of uniform attention, for the
+    head where most."""
     entropy = _columns(curve, "entropy")
     return np.maximum((entropy[_earlier(curve)] - entropy).max(1), 0.0)
 
 
 def parting(curve: pd.DataFrame) -> Array:
-    """How much the heads of a layer have lately parted in entropy, in nats, for the layer where most."""
+    """How much the heads of a layer have lately parted in that entropy, for the layer where most."""
     names = [c for c in curve if c.startswith("entropy_")]
     layers = sorted({c.split("_")[1] for c in names})
     spreads = [curve[[c for c in names if c.split("_")[1] == layer]].std(axis=1, ddof=0) for layer in layers]

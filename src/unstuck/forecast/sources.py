@@ -5,6 +5,7 @@ Reading runs no code of whoever wrote the files: tables, numbers and protocol bu
 
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,5 +125,6 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 def loss_column(curve: pd.DataFrame) -> str | None:
     """The loss of a curve, on held-out data if it has one."""
     names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-    named = [c for c in curve if "loss" in c.lower()]
+    named = [c for c in map(str, curve) if re.search(r"loss(?![a-z_]*(scale|weight))", c.lower())]
+    named.sort(key=lambda c: not c.lower().endswith("loss"))  # training_loss rather than loss/auxiliary
     return next((c for c in names if c in curve), named[0] if named else None)

@@ -9,14 +9,14 @@ when a shortcut is found that only repeated data have.
 
 import math
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from statistics import median
 from typing import Any
 
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, mean
-from unstuck.scalars import number
+from unstuck.scalars import is_whole, number
 
 NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data that are compared with those before
@@ -25,10 +25,6 @@ KEPT = 100  # times `patience`: losses that are looked back on
 
 def _number(value: Any) -> bool:
     return isinstance(value, Real)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, Integral)
 
 
 class DiversitySchedule:
@@ -82,12 +78,12 @@ class DiversitySchedule:
                 )
         if not _number(floor) or not math.isfinite(floor):
             raise BadInput("floor", floor, "the loss that cannot be avoided, a number")
-        if not _whole(patience) or patience < 10:
+        if not is_whole(patience) or patience < 10:
             raise BadInput("patience", patience, "a whole number of steps, at least 10")
         memory = min(20, patience) if memory is None else memory
-        if not _whole(memory) or not 1 <= memory <= patience:
+        if not is_whole(memory) or not 1 <= memory <= patience:
             raise BadInput("memory", memory, f"a whole number of steps, from 1 to the patience of {patience}")
-        if longest is not None and not (_whole(longest) and longest >= patience):
+        if longest is not None and not (is_whole(longest) and longest >= patience):
             raise BadInput("longest", longest, f"a whole number of steps, at least the patience of {patience}")
         self.most, self.factor, self.least = most, factor, least
         self.fall, self.mastered, self.floor = fall, mastered, floor

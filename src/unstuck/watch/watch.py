@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.runs.store import RunDirectory
-from unstuck.scalars import number
+from unstuck.scalars import is_whole, number
 
 from .record import attention_maps
 
@@ -51,10 +51,10 @@ class Watch:
     ) -> None:
         if probe is None and vocabulary is None:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
-        if every < 1:
+        if not is_whole(every) or every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
-        if length < 4:
-            raise BadInput("length", length, "at least 4 tokens")
+        if not is_whole(length) or length < 4:
+            raise BadInput("length", length, "a whole number of tokens, at least 4")
         if targets is not None:
             targets = _mask(targets, probe)
         self.half = length // 2
@@ -136,6 +136,8 @@ def _mask(targets: Any, probe: Any) -> Tensor:
     mask = torch.as_tensor(targets)
     if mask.dtype != torch.bool or mask.dim() not in (2, 3):
         raise BadInput("targets", f"{mask.dtype} in {tuple(mask.shape)}", wanted)
+    if not mask.any():
+        raise BadInput("targets", "False everywhere", "True for the tokens that are to be attended")
     return mask
 
 
@@ -164,7 +166,9 @@ def _named(name: str, layer: int, values: Tensor) -> dict[str, float]:
 def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str, float]:
     w = weights.float()
     columns = w.shape[-1]
-    entropy = -torch.special.xlogy(w, w).sum(-1).mean((0, 2))
+    # Over that of uniform attention on what each row may look at: as in our own runs, 1 when uniform.
+    visible = (w > 0).flatten(0, 1).any(0).sum(-1)
+    entropy = torch.special.entr(w).sum((-1, -2)).mean(0) / visible.float().log().sum().clamp_min(1e-9)
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = _named("entropy", layer, entropy) | _named("distance", layer, distance)

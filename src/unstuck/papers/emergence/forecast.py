@@ -29,7 +29,7 @@ METHODS = {
 }
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 FEW = 10  # answers below which a median is not shown
-LOSS, HOPELESS = "loss", "no sign asked"
+LOSS, HOPELESS, UNFINISHED = "loss", "no sign asked", "not emerged"
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -43,7 +43,9 @@ def overlaid(profile: Profile) -> list[TieredRun]:
 
 def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:
     """Every forecast, with what came; the loss of the run that is drawn; what was said of runs that cannot emerge."""
-    found = [] if store is None else list(protocol.emerged_runs(Store(store)))
+    every = [] if store is None else list(protocol.finished_runs(Store(store)))
+    found = [pair for pair in every if pair[0]["emerged"]]
+    late = [pair for pair in every if not pair[0]["emerged"]]
     parts = []
     for name, chosen, tuned in protocol.tests(found):
         if not chosen:
@@ -52,6 +54,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if name == "between":
             parts.append(_example(chosen))
             parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned[0]))
+            parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
@@ -120,10 +123,11 @@ def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for name, methods in {
-        "between": ["gain and law", "gain", "sharpening", "law", "loss extrapolated", "twice elapsed"],
-        "beyond": ["gain and law", "law"],
+        "between": ["gain and law", "gain", "progress law", "sharpening", "law", "loss extrapolated", "twice elapsed"],
+        "beyond": ["gain and law", "gain", "law"],
         "cross-sample repetition": ["gain", "sharpening"],
-        "other layers, heads, rates": ["gain", "sharpening"],
+        "other layers and heads": ["gain", "sharpening"],
+        "other rates and batches": ["gain", "sharpening"],
         "one layer": ["gain"],
         "recall": ["gain", "sharpening"],
     }.items():
@@ -131,6 +135,16 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         for method in methods if len(part) else []:
             about = f"{name}, {part['run_id'].nunique()} runs"
             claims.append(_claim(about, method, protocol.scores(part[part["method"] == method])))
+    for name in ("between", "beyond"):
+        part = table[table["set"] == name]
+        claims += [_against_law(part, name)] if len(part) else []
+    late = table[(table["set"] == UNFINISHED) & table["method"].isin(["gain", "sharpening"])]
+    for (task, method), rows in late.groupby(["name", "method"], sort=False):
+        what = {"single_location": "regression"}.get(str(task), str(task))
+        text = f"{rows['ended'].sum():.0f} of {rows['answered'].sum():.0f}"
+        note = f"{len(rows)} runs, asked {rows['asked'].sum():.0f} times"
+        about = f"{what}, runs that had not emerged by their last step, by {method}: bands that ended before it"
+        claims.append(Claim(about, text, None, None, note))
     asked = table[table["set"] == HOPELESS]
     for method, rows in asked.groupby("method", sort=False):
         quiet = int((rows["said"].astype(float) == 0).sum())
@@ -140,6 +154,18 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None, note)
         )
     return claims
+
+
+def _against_law(part: pd.DataFrame, name: str) -> Claim:
+    """Does attention beside the law not lose to the law alone early, and beat it from half of the plateau on? By the
+    pinball loss, which counts the middle and both ends of the band."""
+    scored = {m: protocol.scores(part[part["method"] == m]).set_index("elapsed") for m in ("gain and law", "law")}
+    ratio = (scored["gain and law"]["pinball"] / scored["law"]["pinball"]).dropna()
+    text = ", ".join(f"{x:.2f} ({group})" for group, x in ratio.items())
+    half = protocol.NAMES.index("50-70%")
+    met = all(x < (1.05 if protocol.NAMES.index(str(group)) < half else 1.0) for group, x in ratio.items())
+    note = f"the aim, at most 1.05 before 50% and below 1 from there on, is {'met' if met else 'not met'}"
+    return Claim(f"{name}: pinball loss of attention gain and law over that of the law alone", text, None, None, note)
 
 
 def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:

@@ -141,10 +141,12 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def roles(found: pd.DataFrame) -> dict[str, str]:
-    """Which way is the best fixed repetition (most seeds that learn, then the mean), and which the strongest."""
+def roles(found: pd.DataFrame, column: str = "steps") -> dict[str, str]:
+    """Which way is the best fixed repetition (most seeds that get there, then the mean), if any gets there, and which
+    the strongest."""
     fixed = [way for way in found["way"].unique() if way not in ("none", "schedule")]
-    best = sorted(fixed, key=lambda way: _rank(found.loc[found["way"] == way, "steps"]))[:1]
+    there = [way for way in fixed if np.isfinite(found.loc[found["way"] == way, column]).any()]
+    best = sorted(there, key=lambda way: _rank(found.loc[found["way"] == way, column]))[:1]
     names = dict.fromkeys(fixed, "fixed") | dict.fromkeys(fixed[-1:], "strongest fixed")
     return {"none": "none", **names, **dict.fromkeys(best, "best fixed"), "schedule": "schedule"}
 
@@ -212,22 +214,25 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
     claims = []
-    best = next((way for way, role in roles(rows).items() if role == "best fixed"), None)
     for what, column in (("learnt", "steps"), ("the plateau is left", "left")):
         text = "; ".join(f"{way}: {_listed(part, column)}" for way, part in ways.items())
-        claims.append(Claim(f"{case}: steps until {what}, each seed", text, None, None))
+        claims.append(Claim(f"{case}: steps until {what}, seeds in order", text, None, None))
+        best = next((way for way, role in roles(rows, column).items() if role == "best fixed"), None)
         if {"none", "schedule"} <= set(ways):
             faster = f"none: {_ratio(ways['none'], ways['schedule'], column)}"
             if best is not None:
                 faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
+            elif len(ways) > 2:
+                faster += "; of the fixed ones none got there"
             claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
-    heads = "; ".join(f"{way}: {_numbers(part.sort_values('left')['heads'])}" for way, part in ways.items())
-    claims.append(Claim(f"{case}: heads that look at the relevant token then, each seed", heads, None, None))
+    heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
+    claims.append(Claim(f"{case}: heads that look at the relevant token then, seeds in order", heads, None, None))
     if not {"none", "schedule"} <= set(ways):
         return claims
     kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
-    final = {way: ways[way]["final"] for way in ("none", "schedule")}
-    ends = ", ".join(f"{way} {x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items())
+    final = {way: ways[way].loc[np.isfinite(ways[way]["steps"]), "final"] for way in ("none", "schedule")}
+    shown = {way: f"{x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items() if len(x)}
+    ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)
     claims.append(Claim(f"{case}: clean {kind} after it has learnt", ends, None, None))
     return claims
 
@@ -237,16 +242,20 @@ def _numbers(values: pd.Series) -> str:
 
 
 def _listed(runs: pd.DataFrame, column: str) -> str:
-    """Steps of the seeds, `> its last step` for one that has not got there."""
-    return step_list(list(runs[column]), list(runs["last"]))
+    """Steps of the seeds in their order, `> its last step` for one that has not got there."""
+    shown = zip(*runs.sort_values("seed")[[column, "last"]].to_numpy().T, strict=True)
+    return ", ".join(step_list([step], float(last)) for step, last in shown)
 
 
 def _ratio(slow: pd.DataFrame, fast: pd.DataFrame, column: str) -> str:
-    """How many times as fast, by the seeds' means in logarithms. A run that has not got there counts with the steps it
-    had, which makes it a bound."""
-    means = [np.log(np.minimum(runs[column], runs["last"])).mean() for runs in (slow, fast)]
-    bounds = bool(np.isinf(slow[column]).any()), bool(np.isinf(fast[column]).any())
+    """How many times as fast, by the seeds' means in logarithms; by their medians where a seed has not got there. If
+    even the median has not, it counts with the steps it had, which makes it a bound."""
+    if np.isfinite([*slow[column], *fast[column]]).all():
+        return f"{np.exp(np.log(slow[column]).mean() - np.log(fast[column]).mean()):.2f}"
+    middles = [float(np.median(runs[column])) for runs in (slow, fast)]
+    bounds = tuple(np.isinf(middles))
     if all(bounds):
-        return "unknown, since in both a seed has not got there"
+        return "unknown, since most seeds of both have not got there"
+    a, b = (min(middle, runs["last"].median()) for middle, runs in zip(middles, (slow, fast), strict=True))
     sense = {(True, False): "at least ", (False, True): "at most "}.get(bounds, "")
-    return f"{sense}{np.exp(means[0] - means[1]):.2f}"
+    return f"{sense}{a / b:.2f} (medians)"

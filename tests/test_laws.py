@@ -90,6 +90,13 @@ def test_a_run_that_did_not_look_out_for_a_threshold_is_not_censored_there():
     assert nobody["status"].tolist() == ["censored"]
 
 
+def test_a_law_through_all_of_its_sizes_says_so():
+    sizes = pd.DataFrame({"d": [8, 16, 16], "T": [16, 16, 32]}).loc[[0, 1, 2] * 3].reset_index(drop=True)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(9)
+    with pytest.warns(UserWarning, match="3 sizes for 3 parameters"):
+        fit_power_law(sizes.assign(plateau_steps=sizes["d"] * sizes["T"] * np.exp(noise)), "d + T")
+
+
 def test_terms_keep_the_users_spelling_and_tied_terms_share_an_exponent():
     tied = "sqrt(d)*T / sqrt(p**2*d + (1-p)**2)"
     law = fit_power_law(runs(noise=0.1), f"{tied} + B")

@@ -234,7 +234,7 @@ def test_late_generalisation_is_told_from_none():
     assert [c.verdict for c in fig5_late.compare(pd.concat([base, fast]))] == ["new", "differs", "beside"]
 
 
-def test_the_rate_that_lost_fewest_seeds_is_taken():
+def test_the_rate_that_was_stopped_least_is_taken():
     """1e-4: 1,000 and 9,000 steps; 3e-5 was stopped at 1,000 with one seed and took 1,500 with the other."""
     rows = [(1e-4, 0, 1000.0, 1000), (1e-4, 1, 9000.0, 9000), (3e-5, 0, NEVER, 1000), (3e-5, 1, 1500.0, 1500)]
     table = pd.DataFrame(rows, columns=["lr", "seed", "plateau_steps", "steps"]).assign(tokens=32, pairs=4)

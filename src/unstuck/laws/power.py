@@ -8,6 +8,7 @@ plateaus. Runs of one size that differ in their seed share whatever the law gets
 sizes.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -208,6 +209,9 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
         means = np.bincount(cell, y) / counts
         at = np.column_stack([np.bincount(cell, x) / counts for x in logs.T])
         judged = sm.WLS(means, sm.add_constant(at, has_constant="add"), weights=counts).fit()
+    elif len(counts) < len(y):
+        few = f"{len(counts)} sizes for {len(names) + 1} parameters: the law passes through all of them"
+        warnings.warn(f"{few}, so that its intervals rest on seeds alone", UserWarning, stacklevel=3)
     bounds = judged.conf_int(alpha=1 - level)
     return PowerLaw(
         constant=float(np.exp(result.params[0])),

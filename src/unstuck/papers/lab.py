@@ -69,9 +69,9 @@ def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """For each size the runs of the learning rate that was stopped in the fewest of its seeds' races; of such, the one
     with the shortest mean plateau.
 
-    Of a run that was stopped one knows no more than that it was slower, so a rate with such a run has no mean. The first
-    of a race is never stopped: it is taken unless another wins with every seed. Where every rate was stopped, those
-    stopped equally often are told apart by the steps they had. A run that diverged counts as never.
+    Of a run that was stopped one knows no more than that it was slower, so a rate with such a run has no mean. The
+    first of a race is never stopped: it is taken unless another wins with every seed. Where every rate was stopped,
+    those stopped equally often are told apart by the steps they had. A run that diverged counts as never.
     """
     steps = table["plateau_steps"].fillna(table["steps"]).where(table["status"] != "diverged", np.inf)
     lost = (table["status"] != "emerged").astype(int)

@@ -1,6 +1,7 @@
 # Everything from a fresh machine with Python 3.11 and make: `make demo`, `make test`.
 PYTHON ?= python3
 MINUTES ?= 140
+FIRST ?=
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -12,7 +13,7 @@ help:
 	@echo "make test-all     the slow tests too"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        speed, as ratios against plain implementations"
-	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), rewrite tables, pictures and the docs' tables"
+	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), those of FIRST='figure ...' first; rewrite tables, pictures and the docs' tables"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make screenshots  take the pictures of report and dashboard anew (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
@@ -50,7 +51,7 @@ bench: .venv/run.stamp
 	@for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
 
 results: .venv/run.stamp
-	$(BIN)/python tools/results.py --minutes $(MINUTES)
+	$(BIN)/python tools/results.py --minutes $(MINUTES) --first $(FIRST)
 
 theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results

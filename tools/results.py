@@ -7,6 +7,7 @@ What is left is listed in results/TODO.md.
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -38,8 +39,11 @@ def seconds(unit: list[RunSpec]) -> float:
     return sum(predicted_cost(spec).seconds for spec in unit)
 
 
-def in_order(figures: dict[str, list[TieredRun]], store: Store) -> list[list[list[RunSpec]]]:
-    """What is left of tiers 1 and 2, and of tier 3: one task after the other, the cheapest first in each.
+def in_order(
+    figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()
+) -> list[list[list[RunSpec]]]:
+    """What is left of tiers 1 and 2, and of tier 3: the figures named first, in their order, then one task after the
+    other, the cheapest first in each.
 
     Two sweeps, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
     tier 3 wants four times as long would be that long at its place in tier 2.
@@ -50,7 +54,8 @@ def in_order(figures: dict[str, list[TieredRun]], store: Store) -> list[list[lis
         for runs in figures.values():
             for key in {_place(run) for run in runs if run.tier in tiers}:
                 found.setdefault(key, []).extend(left([run for run in runs if _place(run) == key], store))
-        sweeps.append([unit for key in sorted(found) for unit in sorted(found[key], key=seconds)])
+        named = [unit for name in first for unit in left([r for r in figures[name] if r.tier in tiers], store)]
+        sweeps.append(named + [unit for key in sorted(found) for unit in sorted(found[key], key=seconds)])
     return sweeps
 
 
@@ -96,8 +101,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=140.0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--first", nargs="*", default=[], metavar="FIGURE", help="figures whose runs come first")
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
+    if unknown := set(arguments.first) - set(figures):
+        parser.error(f"--first: no trained figure is named {', '.join(sorted(unknown))}; there are {', '.join(figures)}")
 
     shown = ""
 
@@ -108,7 +116,7 @@ def main() -> int:
         shown = line
 
     until = time.monotonic() + 60 * arguments.minutes
-    for todo in in_order(figures, store):
+    for todo in in_order(figures, store, arguments.first):
         if (seconds_left := until - time.monotonic()) > 0:
             done = run_sweep(todo, store, workers=arguments.workers, seconds=seconds_left, progress=show)
             print("\n", done.as_json())

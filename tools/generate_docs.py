@@ -1,6 +1,8 @@
 """Write the tables of README and docs/ from results/ and from the command itself, between markers in the Markdown.
 
     <!-- claims: fig1c fig2-left:2 -->    paper and ours, a row a claim, from results/NAME.json; the first two of one
+    <!-- claims: forecast/cannot -->      those of its claims that are about "cannot"
+    <!-- overview: forecast -->           what the figure says in short of results/NAME.csv
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
     <!-- verdicts: all -->                how many claims of all figures agree with the papers
     <!-- provenance: fig1c -->            commit, date and machine of that result
@@ -22,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"<!-- (claims|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (claims|overview|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -45,12 +47,22 @@ def number(value: Any) -> str:
 def claims(names: str) -> str:
     rows = []
     for word in names.split():
-        name, _, first = word.partition(":")
+        name, first, about = re.fullmatch(r"([^:/]+)(?::(\d+))?(?:/(\S+))?", word).groups()  # type: ignore[union-attr]
         result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for i, claim in enumerate(result["claims"][: int(first) if first else None]):
+        wanted = [claim for claim in result["claims"] if (about or "") in claim["quantity"]]
+        for i, claim in enumerate(wanted[: int(first) if first else None]):
             ours = number(claim["ours"]) + (f" ({claim['note']})" if claim["note"] else "")
             rows.append([name if i == 0 else "", claim["quantity"], number(claim["paper"]), ours, claim["verdict"]])
     return rows_to_markdown(["figure", "quantity", "paper", "ours", "verdict"], rows)
+
+
+def overview(name: str) -> str:
+    import pandas as pd
+
+    from unstuck.papers.figure import load
+
+    short = load(name.strip()).overview(pd.read_csv(RESULTS / f"{name.strip()}.csv"))  # type: ignore[attr-defined]
+    return rows_to_markdown(list(short), short.astype(str).to_numpy().tolist())
 
 
 def verdicts(_: str) -> str:
@@ -111,6 +123,7 @@ def costs(profile: str) -> str:
 
 WRITERS = {
     "claims": claims,
+    "overview": overview,
     "table": table,
     "verdicts": verdicts,
     "provenance": provenance,

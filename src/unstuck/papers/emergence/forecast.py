@@ -27,6 +27,18 @@ METHODS = {
     "law": (ORANGE, "law alone"),
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
+SETS = {  # of runs, in words, and how their ends are forecast
+    "between": (
+        "other sizes and seeds",
+        ["gain and law", "gain", "progress law", "sharpening", "law", "loss extrapolated", "twice elapsed"],
+    ),
+    "beyond": ("larger sizes", ["gain and law", "gain", "law"]),
+    "cross-sample repetition": ("with p > 0", ["gain", "sharpening"]),
+    "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
+    "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
+    "one layer": ("one layer", ["gain"]),
+    "recall": ("recall", ["gain", "sharpening"]),
+}
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 FEW = 10  # answers below which a median is not shown
 LOSS, HOPELESS, UNFINISHED = "loss", "no sign asked", "not emerged"
@@ -122,15 +134,7 @@ def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims = []
-    for name, methods in {
-        "between": ["gain and law", "gain", "progress law", "sharpening", "law", "loss extrapolated", "twice elapsed"],
-        "beyond": ["gain and law", "gain", "law"],
-        "cross-sample repetition": ["gain", "sharpening"],
-        "other layers and heads": ["gain", "sharpening"],
-        "other rates and batches": ["gain", "sharpening"],
-        "one layer": ["gain"],
-        "recall": ["gain", "sharpening"],
-    }.items():
+    for name, (_, methods) in SETS.items():
         part = table[table["set"] == name]
         for method in methods if len(part) else []:
             about = f"{name}, {part['run_id'].nunique()} runs"
@@ -154,6 +158,27 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None, note)
         )
     return claims
+
+
+def overview(table: pd.DataFrame) -> pd.DataFrame:
+    """For a page: a row for each set of runs and method, median errors with the coverage of the 80% band."""
+    rows = []
+    for name, (words, methods) in SETS.items():
+        part = table[table["set"] == name]
+        for method in methods if len(part) else []:
+            scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
+            row = {"runs": f"{words} ({part['run_id'].nunique()})" if method == methods[0] else ""}
+            row["forecast by"] = METHODS[method][1] if method in METHODS else method
+            rows.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
+    return pd.DataFrame(rows).fillna("–")
+
+
+def _cell(score: pd.Series) -> str:
+    if score["answered"] < FEW:
+        return "–"
+    band = f" ({score['coverage']:.0%})" if pd.notna(score["coverage"]) else ""
+    silent = "*" if score["answered"] < score["forecasts"] / 2 else ""
+    return f"{score['error']:.0%}{band}{silent}"
 
 
 def _against_law(part: pd.DataFrame, name: str) -> Claim:

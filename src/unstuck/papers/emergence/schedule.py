@@ -211,6 +211,23 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     return [claim for case in found["case"].unique() for claim in _claims(case, found[found["case"] == case])]
 
 
+def overview(table: pd.DataFrame) -> pd.DataFrame:
+    """For a page: a row for each way of each case."""
+    rows, found = [], summary(table)
+    for case in found["case"].unique():
+        mine = found[found["case"] == case]
+        ways = {str(way): part for way, part in mine.groupby("way", sort=False)}
+        kind = "loss" if mine["measure"].iloc[0] == "clean_loss" else "accuracy"
+        for way, part in ways.items():
+            row = {"task": case if way == next(iter(ways)) else "", "repetition": way}
+            for what, column in (("the plateau is left", "left"), ("learnt", "steps")):
+                row[f"steps until {what}"] = _listed(part, column)
+                row[f"speed-up until {what}"] = "1" if way == "none" else _ratio(ways["none"], part, column)
+            ends = part.loc[np.isfinite(part["steps"]), "final"]
+            rows.append(row | {"after that, on clean data": f"{kind} {ends.mean():.3f}" if len(ends) else "–"})
+    return pd.DataFrame(rows)
+
+
 def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
     claims = []

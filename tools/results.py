@@ -116,10 +116,13 @@ def main() -> int:
         shown = line
 
     until = time.monotonic() + 60 * arguments.minutes
-    for todo in in_order(figures, store, arguments.first):
-        if (seconds_left := until - time.monotonic()) > 0:
-            done = run_sweep(todo, store, workers=arguments.workers, seconds=seconds_left, progress=show)
-            print("\n", done.as_json())
+    try:
+        for todo in in_order(figures, store, arguments.first):
+            if (seconds_left := until - time.monotonic()) > 0:
+                done = run_sweep(todo, store, workers=arguments.workers, seconds=seconds_left, progress=show)
+                print("\n", done.as_json())
+    except KeyboardInterrupt:
+        print("\nstopped; what is finished goes into tables (interrupt once more to leave that)", file=sys.stderr)
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")

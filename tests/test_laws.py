@@ -90,6 +90,15 @@ def test_a_run_that_did_not_look_out_for_a_threshold_is_not_censored_there():
     assert nobody["status"].tolist() == ["censored"]
 
 
+def test_thresholds_are_read_from_a_csv_and_missing_ones_are_none(tmp_path):
+    table = pd.DataFrame({"status": ["emerged", "censored", "emerged"], "plateau_steps": [10.0, None, 7.0]})
+    table = table.assign(**{"crossing_0.4": [5.0, None, None], "thresholds": [[0.4], [0.4, 0.1], None]})
+    table.to_csv(tmp_path / "runs.csv", index=False)
+    with pytest.warns(UserWarning, match="1 runs did not record threshold 0.4"):
+        found = at_threshold(pd.read_csv(tmp_path / "runs.csv"), 0.4)
+    assert found["status"].tolist() == ["emerged", "censored"]
+
+
 def test_a_law_through_all_of_its_sizes_says_so():
     sizes = pd.DataFrame({"d": [8, 16, 16], "T": [16, 16, 32]}).loc[[0, 1, 2] * 3].reset_index(drop=True)
     noise = 0.05 * np.random.default_rng(0).standard_normal(9)

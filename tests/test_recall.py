@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -414,3 +416,17 @@ def test_the_papers_transformer_learns_recall():
     before = result.curve[result.curve["step"] < 0.5 * result.crossings["0.5"]]
     assert before[best].max() < 0.2
     assert result.curve[best].iloc[-1] > 0.5
+
+
+def test_a_shorter_budget_is_not_told_of_the_circuit_that_came_later(tmp_path):
+    """The committed run of Figure 17 got to 50% at step 5,826, and was trained for 15,000 steps."""
+    store = Store(tmp_path)
+    spec = load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=3000"])
+    shutil.copytree(Path(__file__).parents[1] / "results" / "store" / spec.run_id, store.run(spec.run_id).path)
+    early = execute(spec, store)
+    assert (early["cached"], early["status"], early["steps"]) == (True, "censored", 3000)
+    assert "circuit" not in early
+    assert all(step <= 3000 for step in early["mapped"])
+    late = execute(load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=15000"]), store)
+    assert late["cached"]
+    assert any("without its layer" in line for line in late["circuit"]["says"])  # in today's words

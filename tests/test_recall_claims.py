@@ -122,13 +122,25 @@ def test_figure_16_counts_runs_that_never_got_there():
     assert claims[1].ours.endswith("p = 0.9: >15000")
     assert claims[1].verdict == "differs"
     claims = fig16.compare(pd.concat([*none(NEVER), run(rise(3000), 3000.0, rise(1500), B=2.0)]))
-    assert [c.verdict for c in claims] == ["agrees", "beside", "agrees", "new"]
+    assert [c.verdict for c in claims] == ["beside", "beside", "agrees", "new"]
     shares = dict(part.split(": ") for part in claims[3].ours.split(", "))
     assert float(shares["B = 2"]) == pytest.approx(0.70, abs=0.02)
     nobody = fig16.compare(pd.concat([*none(NEVER), run(flat(0.125), NEVER, flat(0.3), B=2.0)]))
     assert nobody[0].verdict == "beside"  # nothing is known
     counts = fig16.compare(pd.concat([*none(6000.0), run(flat(0.125), NEVER, flat(0.7), B=2.0)]))
-    assert [c.verdict for c in counts[:3]] == ["agrees", "beside", "differs"]  # to 50% by counting, and no further
+    assert [c.verdict for c in counts[:3]] == ["beside", "beside", "differs"]  # to 50% by counting, and no further
+
+
+@pytest.mark.parametrize(("steps", "verdict"), [(5000, "agrees"), (5900, "beside"), (7000, "differs")])
+def test_figure_16_tells_apart_no_more_than_rows_of_a_curve_do(steps, verdict):
+    """Rows are 4% apart; a run 2% faster or slower is neither."""
+    claims = fig16.compare(pd.concat([*none(6000.0, 6000.0), run(rise(steps), float(steps), p=0.1)]))
+    assert claims[1].verdict == verdict
+
+
+def test_figure_16_names_what_counting_leaves_no_room_for():
+    claims = fig16.compare(pd.concat([*none(6000.0), run(rise(3000), 3000.0, rise(1500), B=4.0)]))
+    assert "without B = 4" in claims[2].quantity
 
 
 def test_counting_by_brute_force():
@@ -232,6 +244,49 @@ def test_late_generalisation_is_told_from_none():
     assert fig5_late.compare(pd.concat([base, late, fast]))[2].ours == "B = 4 (1 of 1 seeds)"
     assert [c.verdict for c in fig5_late.compare(pd.concat([base, never]))] == ["new", "agrees", "beside"]
     assert [c.verdict for c in fig5_late.compare(pd.concat([base, fast]))] == ["new", "differs", "beside"]
+
+
+def test_to_be_stopped_early_is_no_merit():
+    """128 tokens, 4 pairs: 1e-4 takes 16,846 steps with one seed and more than 30,000 with the other; 3e-5 is stopped
+    with the first, and takes 25,000 with the second."""
+    rows = [
+        (1e-4, 0, 16_846.0, 16_846),
+        (1e-4, 1, NEVER, 30_000),
+        (3e-5, 0, NEVER, 16_847),
+        (3e-5, 1, 25_000.0, 25_000),
+    ]
+    table = pd.DataFrame(rows, columns=["lr", "seed", "plateau_steps", "steps"]).assign(tokens=128, pairs=4)
+    table["status"] = np.where(table["plateau_steps"].isna(), "censored", "emerged")
+    assert set(tuned(table, ["tokens", "pairs"])["lr"]) == {1e-4}  # one race each: the first of the race
+    nobody = table.assign(status="censored", plateau_steps=NEVER, steps=30_000)
+    assert set(tuned(nobody, ["tokens", "pairs"])["lr"]) == {1e-4}
+    won_both = table.assign(plateau_steps=[NEVER, NEVER, 20_000.0, 25_000.0], status=["censored"] * 2 + ["emerged"] * 2)
+    assert set(tuned(won_both, ["tokens", "pairs"])["lr"]) == {3e-5}
+
+
+def test_a_speed_up_of_nearly_nothing_does_not_agree_with_one_of_two():
+    parts = [run(rise(h), h, p=0.1, seed=i) for i, h in enumerate((5700.0, 5750.0))]
+    claims = repetition_claims(pd.concat([*none(5815.0, 5826.0), *parts]), "p", 0.0, factor=2)
+    assert claims[1].ours.startswith("1.02 times")
+    assert claims[1].verdict == "beside"
+
+
+def test_without_runs_that_got_there_nobody_overfits_for_sure():
+    parts = [*none(6000.0, NEVER), run(flat(0.125), NEVER, rise(800), B=2.0)]
+    found = next(
+        c for c in repetition_claims(pd.concat(parts), "B", 1.0, factor=4) if c.quantity.startswith("overfits")
+    )
+    assert found.quantity.endswith("when not all runs without repetition are at 50%")
+    assert found.verdict == "beside"
+
+
+def test_the_law_at_5_percent_stands_only_beside_the_papers_where_a_guess_scores_more():
+    rows = race().query("lr == 1e-4").assign(**{"crossing_0.05": lambda t: t["steps"] / 3})
+    few = rows.assign(pairs=rows["pairs"] // 4)  # at most 8
+    claims = [c for c in fig4_law.compare(few) if c.quantity.endswith("to 5%")]
+    assert len(claims) >= 3
+    assert {c.agrees for c in claims} == {None}
+    assert any(c.agrees is not None for c in fig4_law.compare(rows))  # with 32 a guess scores less
 
 
 def test_the_rate_that_was_stopped_least_is_taken():

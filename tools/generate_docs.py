@@ -24,7 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"<!-- (claims|overview|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(
+    r"<!-- (claims|overview|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL
+)
 
 
 def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:

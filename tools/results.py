@@ -39,9 +39,7 @@ def seconds(unit: list[RunSpec]) -> float:
     return sum(predicted_cost(spec).seconds for spec in unit)
 
 
-def in_order(
-    figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()
-) -> list[list[list[RunSpec]]]:
+def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()) -> list[list[list[RunSpec]]]:
     """What is left of tiers 1 and 2, and of tier 3: the figures named first, in their order, then one task after the
     other, the cheapest first in each.
 
@@ -105,7 +103,9 @@ def main() -> int:
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
     if unknown := set(arguments.first) - set(figures):
-        parser.error(f"--first: no trained figure is named {', '.join(sorted(unknown))}; there are {', '.join(figures)}")
+        parser.error(
+            f"--first: no trained figure is named {', '.join(sorted(unknown))}; there are {', '.join(figures)}"
+        )
 
     shown = ""
 

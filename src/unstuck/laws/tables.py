@@ -1,5 +1,6 @@
 """Read a table of runs from a run store, CSV or Parquet."""
 
+import json
 import math
 import operator
 import re
@@ -8,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from unstuck.errors import BadInput, nearest
@@ -80,10 +82,20 @@ def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["schedule"].isna()]
 
 
+def _thresholds(cell: Any) -> list[float]:
+    """What a run looked out for; a CSV has it as text, and a run that was only watched has none."""
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            return []
+    return [float(x) for x in cell] if isinstance(cell, (list, tuple, np.ndarray)) else []
+
+
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """The table with the crossing of another threshold as its plateau; runs without that crossing are censored."""
     column = f"crossing_{threshold:g}"
-    watched = [any(f"{x:g}" == f"{threshold:g}" for x in t) for t in table.get("thresholds", ())]
+    watched = [any(f"{x:g}" == f"{threshold:g}" for x in _thresholds(t)) for t in table.get("thresholds", ())]
     if column not in table and any(watched):  # none of the runs has got there
         table = table.assign(**{column: math.nan})
     if column not in table:

@@ -7,8 +7,8 @@ A figure module has a docstring whose first line is its title, and
     draw(table) -> matplotlib Figure         the picture, from the table alone
     compare(table) -> list[Claim]            ours beside the paper's, from the table alone
 
-One of theory may also have `overlaid(profile)`, runs which its `data` draws on where the store has them. Where claims are
-too many to read at once, `overview(table) -> DataFrame` is the small table that goes into a page.
+One of theory may also have `overlaid(profile)`, runs which its `data` draws on where the store has them. Where
+claims are too many to read at once, `overview(table) -> DataFrame` is the small table that goes into a page.
 """
 
 import importlib

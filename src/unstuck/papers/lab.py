@@ -66,18 +66,20 @@ def raced(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredRun]:
 
 
 def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """For each size the runs of the learning rate that was stopped in the fewest of its seeds' races; of such, the one
-    with the shortest mean plateau.
+    """For each size the runs of the learning rate that got there with the most seeds; of such, if they got there with
+    all, the one with the shortest mean plateau, else the one that won the most races; then the first of the race.
 
-    Of a run that was stopped one knows no more than that it was slower, so a rate with such a run has no mean. The
-    first of a race is never stopped: it is taken unless another wins with every seed. Where every rate was stopped,
-    those stopped equally often are told apart by the steps they had. A run that diverged counts as never.
+    Of a run that was stopped one knows no more than that it was slower, so a rate with such a run has no mean, and
+    that it was stopped early says nothing for it.
     """
-    steps = table["plateau_steps"].fillna(table["steps"]).where(table["status"] != "diverged", np.inf)
-    lost = (table["status"] != "emerged").astype(int)
-    cells = table.assign(at_least=steps, lost=lost).groupby([*by, "lr"], as_index=False)
-    ranked = cells.agg({"lost": "sum", "at_least": "mean"}).sort_values(["lost", "at_least"])
-    best = ranked.drop_duplicates(by)[[*by, "lr"]]
+    steps = table["plateau_steps"].where(table["status"] == "emerged", np.inf)
+    fastest = steps.groupby([table[c] for c in (*by, "seed")]).transform("min")
+    won = np.isfinite(steps) & (steps == fastest)
+    cells = table.assign(mean=steps, lost=np.isinf(steps), lost_races=~won, order=np.arange(len(table)))
+    ranked = cells.groupby([*by, "lr"], as_index=False).agg(
+        {"lost": "sum", "mean": "mean", "lost_races": "sum", "order": "min"}
+    )
+    best = ranked.sort_values(["lost", "mean", "lost_races", "order"]).drop_duplicates(by)[[*by, "lr"]]
     return table.merge(best, on=[*by, "lr"])
 
 

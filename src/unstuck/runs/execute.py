@@ -163,12 +163,21 @@ def _run(
 
 
 def _as_of_then(result: dict[str, Any], directory: RunDirectory) -> dict[str, Any]:
-    """A result whose last values are those of its last step, where the run itself went on."""
+    """A result whose last values are those of its last step, where the run itself went on: without the circuit that it
+    had in the end. One that is still there is said in today's words."""
     curve = directory.curve()
-    if curve is None or result["steps"] >= curve["step"].max():
+    if curve is None:
         return result
-    last = curve[curve["step"] <= result["steps"]].iloc[-1].drop("step")
-    return {**result, "final": {k: float(v) for k, v in last.items() if math.isfinite(v)}}
+    if result["steps"] < curve["step"].max():
+        last = curve[curve["step"] <= result["steps"]].iloc[-1].drop("step")
+        final = {k: float(v) for k, v in last.items() if math.isfinite(v)}
+        mapped = {"mapped": [x for x in result["mapped"] if x <= result["steps"]]} if "mapped" in result else {}
+        return {**{k: v for k, v in result.items() if k != "circuit"}, "final": final, **mapped}
+    if result.get("circuit"):
+        from unstuck.observe.circuit import in_words
+
+        return {**result, "circuit": {**result["circuit"], "says": in_words(result["circuit"], curve)}}
+    return result
 
 
 def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:

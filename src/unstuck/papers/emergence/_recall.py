@@ -13,7 +13,7 @@ from unstuck.laws.tables import at_threshold
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
-from unstuck.papers.style import plateau_axes, shades
+from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}
@@ -46,14 +46,18 @@ def law_runs(profile: Profile) -> list[TieredRun]:
 
 def plot_plateaus(ax: Axes, table: pd.DataFrame, law: PowerLaw | None) -> None:
     """Every run a dot over the number of pairs, coloured by vocabulary; censored ones as triangles at their end."""
+    late = False
     for tokens, colour in shades(sorted(table["tokens"].unique())).items():
         rows = table[table["tokens"] == tokens].sort_values("pairs")
         emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
         ax.plot(emerged["pairs"], emerged["plateau_steps"], "o", ms=4, color=colour, label=f"{tokens} tokens")
         ax.plot(censored["pairs"], censored["steps"], "^", ms=5, color=colour, mfc="none")
+        late = late or len(censored) > 0
         if law is not None:
             line = rows.drop_duplicates("pairs")
             ax.plot(line["pairs"], law.predict(line), "-", lw=1.2, color=colour)
+    if late:
+        ax.plot([], [], "^", ms=5, color=PAPER_GREY, mfc="none", label="not by its last step")
     plateau_axes(ax, "pairs in the context", sorted(table["pairs"].unique()))
 
 
@@ -69,7 +73,10 @@ def both_laws(table: pd.DataFrame) -> list[Claim]:
     """The laws at 50% and at 5% beside the paper's, which is at 5%: only that one can agree with it."""
     at_50 = law_claims(fit_or_none(crossing(table, 0.5), FORMULA), PAPER, where=", to 50%", r2=0.982)
     at_5 = law_claims(fit_or_none(crossing(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
-    return [*(replace(claim, agrees=None) for claim in at_50), *(replace(claim, note=guessed(table)) for claim in at_5)]
+    guess = guessed(table)
+    if guess:  # then it stands only beside the paper's
+        at_5 = [replace(c, agrees=None, note="; ".join(filter(None, (c.note, guess)))) for c in at_5]
+    return [*(replace(claim, agrees=None) for claim in at_50), *at_5]
 
 
 def guessed(table: pd.DataFrame) -> str:

@@ -20,7 +20,7 @@ from unstuck.papers.emergence._repetition import (
 )
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, grid
-from unstuck.papers.style import panels
+from unstuck.papers.style import BLACK, panels
 
 NONE = "no repetition"
 
@@ -52,6 +52,9 @@ def draw(table: pd.DataFrame) -> Figure:
     ):
         plot_accuracy(ax, table, "repetition", column)
         ax.set_ylabel(f"accuracy on {title}")
+        ends = table[table["repetition"] == NONE]
+        if len(ends):  # it was not trained any further
+            ax.plot(ends["step"].max(), ends.sort_values("step")[column].iloc[-1], "|", ms=12, color=BLACK)
     axes[1].legend(loc="lower right")
     return picture
 

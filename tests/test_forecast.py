@@ -296,8 +296,9 @@ def test_the_command_forecasts_a_run_directory(tmp_path, capsys):
     execute(spec, Store(tmp_path))
     assert main(["forecast", str(tmp_path / spec.run_id), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["step"] == 60
+    assert found["now"] == 60
     assert found["signal"] == "gain"
+    assert {"step", "interval", "evidence"} <= set(found)
     if STORE.is_dir():
         assert main(["forecast", str(tmp_path / spec.run_id), "--law", str(STORE)]) == 0
         assert "leaves the plateau at about step" in capsys.readouterr().out
@@ -387,3 +388,39 @@ def test_nothing_that_is_tested_was_tuned_on():
     table = protocol.ended_too_soon(late[:3], shipped())
     assert (table["ended"] <= table["answered"]).all()
     assert (table["answered"] <= table["asked"]).all()
+
+
+def asked(table, tmp_path, capsys):
+    table.to_csv(tmp_path / "curve.csv", index=False)
+    assert main(["forecast", str(tmp_path / "curve.csv"), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_loss_that_is_logged_now_and_then_has_not_diverged(tmp_path, capsys):
+    steps = np.arange(0, 2000, 20)
+    table = pd.DataFrame({"step": steps, "train_loss": 1.0 + 0.01 * np.sin(steps)})
+    once = table.assign(val_loss=np.where(steps == 980, 1.1, np.nan))
+    seldom = table.assign(val_loss=np.where(steps % 400 == 0, 1.1, np.nan))
+    for curve in (once, seldom):  # too few values of the held-out loss to tell: the other one does
+        found = asked(curve, tmp_path, capsys)
+        assert (found["signal"], found["diverged"]) == ("train_loss", False)
+        assert found["since"] is not None
+    gone = table.assign(train_loss=table["train_loss"].where(steps < 1000))
+    assert asked(gone, tmp_path, capsys)["diverged"]
+
+
+@pytest.mark.parametrize("names", [("Step", "run - loss"), ("Step", "Value"), ("Global_Step", "Train/Loss")])
+def test_curves_as_loggers_export_them(names, tmp_path, capsys):
+    steps = np.arange(0, 1000, 10)
+    table = pd.DataFrame({"Wall time": steps / 7, names[0]: steps, names[1]: 1 + 0.01 * np.cos(steps)})
+    table[f"{names[1]}__MIN"] = 0.0
+    found = asked(table, tmp_path, capsys)
+    assert (found["signal"], found["step"], found["interval"]) == (names[1], None, None)
+    assert found["loss"] == pytest.approx(1.0, abs=0.01)
+    assert found["evidence"].startswith("on a plateau since")
+
+
+def test_a_curve_without_anything_to_go_by_hears_what_would_do(tmp_path, capsys):
+    pd.DataFrame({"step": [1, 2, 3], "perplexity": [3.0, 2.0, 1.0]}).to_csv(tmp_path / "curve.csv", index=False)
+    assert main(["forecast", str(tmp_path / "curve.csv")]) == 2
+    assert "one with loss in its name" in capsys.readouterr().err

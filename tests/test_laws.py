@@ -259,3 +259,27 @@ def test_rows_can_be_chosen_and_other_thresholds_fitted():
             where(table, [condition])
     with pytest.raises(BadInput, match="threshold"):
         at_threshold(table, 0.3)
+
+
+def test_a_prediction_is_the_printed_laws_also_with_unequal_seeds():
+    """Small sizes with many seeds, large ones with one: least squares and likelihood weigh them differently."""
+    rng = np.random.default_rng(3)
+    sizes = [(d, T) for d in (8, 16, 32, 64) for T in (16, 32, 64)]
+    rows = []
+    for d, T in sizes:
+        shared = 0.2 * rng.standard_normal()
+        rows += [(d, T, d**1.2 * T * np.exp(shared + 0.05 * rng.standard_normal())) for _ in range(6 if d < 32 else 1)]
+    law = fit_power_law(pd.DataFrame(rows, columns=["d", "T", "plateau_steps"]), "d + T")
+    found = law.predict_interval({"d": [64.0], "T": [64.0]})
+    assert found["plateau"].to_numpy() == pytest.approx(law.predict({"d": [64.0], "T": [64.0]}))
+    assert (found["low"] < found["plateau"]).all()
+    assert (found["plateau"] < found["high"]).all()
+
+
+def test_where_nothing_emerged_a_prediction_extrapolates():
+    small = [(d, T, 2.0 * d * T, "emerged", 2 * d * T) for d in (4, 8, 16) for T in (16, 32)]
+    large = [(d, T, None, "censored", 300) for d in (32, 64) for T in (16, 32)]
+    table = pd.DataFrame(small + large, columns=["d", "T", "plateau_steps", "status", "steps"])
+    table["plateau_steps"] = table["plateau_steps"] * np.exp(0.1 * np.sin(np.arange(len(table))))
+    law = fit_power_law(table, "d + T")
+    assert law.predict_interval({"d": [16.0, 64.0], "T": [32.0, 32.0]})["beyond"].tolist() == ["", "d"]

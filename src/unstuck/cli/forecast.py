@@ -12,6 +12,8 @@ from unstuck.errors import BadInput
 
 from .common import Json, app, named_options, real, say, warnings_as_sentences
 
+ALWAYS = 0.9  # part of the rows that have a loss which is in every row: some have rows of their own
+
 
 @app.command()
 def forecast(
@@ -64,12 +66,8 @@ def forecast(
         curve = read_curve(source)
         ended = _emerged(source)
         if ended is not None:
-            if as_json:
-                print(
-                    json.dumps({"step": int(curve["step"].iloc[-1]), "plateau": ended, "sign": True, "emerged": True})
-                )
-            else:
-                print(f"emerged at step {ended:,.0f}: there is nothing left to forecast")
+            said = f"emerged at step {ended:,.0f}: there is nothing left to forecast"
+            print(_json(ended, None, said, now=curve["step"].iloc[-1], emerged=True) if as_json else said)
             return
         prior = None if law is None else _opinion(source, law, formula)
         if signal == "auto" and prior is None and not available(curve) and (loss := loss_column(curve)) is not None:
@@ -78,11 +76,18 @@ def forecast(
         forecaster.prior = prior
         found = forecaster.told(curve)
     if as_json:
-        print(json.dumps(asdict(found)))
+        interval = None if found.low is None else [found.low, found.high]
+        rest = {k: v for k, v in asdict(found).items() if k not in ("step", "plateau", "low", "high")}
+        print(_json(found.plateau, interval, str(found), now=found.step, **rest))
         return
     print(found)
     if prior is not None and not found.over:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
+
+
+def _json(step: float | None, interval: list[float | None] | None, evidence: str, *, now: float, **more: Any) -> str:
+    """The same keys whatever was found: when it will emerge, within what, why; and at which step that is said."""
+    return json.dumps({"step": step, "interval": interval, "evidence": evidence, "now": int(now), **more})
 
 
 def _emerged(source: Path) -> float | None:
@@ -99,31 +104,37 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
 
     from unstuck.forecast.plateau import ROWS, plateau_left, plateau_since
 
-    finite = curve[np.isfinite(curve[column])]
-    losses = finite[column].tolist()
-    now, steps = float(curve["step"].iloc[-1]), finite["step"].tolist()
-    usual = float(np.diff(steps).max()) if len(steps) > 1 else 0.0  # steps between two losses, at most
-    diverged = not steps or bool(np.isinf(curve[column].iloc[-1])) or now - steps[-1] > 2 * usual
+    there = np.isfinite(curve[column].to_numpy(dtype=float))
+    finite = curve[there]
+    losses, steps = finite[column].tolist(), finite["step"].tolist()
+    now = float(curve["step"].iloc[-1])
+    # A loss that was in every row, and for a while has been in none, is no number any more; one that is logged now and
+    # then may just not have come yet.
+    last = int(np.flatnonzero(there)[-1]) if len(losses) > 1 else 0
+    stopped = len(losses) > 1 and there[: last + 1].mean() > ALWAYS and now - steps[-1] > 2 * np.diff(steps).max()
+    diverged = not steps or bool(np.isinf(curve[column]).iloc[-1]) or bool(stopped)
     start = plateau_since(losses)
     left = plateau_left(losses)
     since = None if start is None else float(steps[start])
     level = None if start is None else float(finite[column].iloc[start:].mean())
-    if as_json:
-        found = {"step": int(now), "plateau": None, "sign": False, "signal": column, "since": since, "loss": level}
-        print(json.dumps({**found, "left": None if left is None else float(steps[left[1]]), "diverged": diverged}))
-        return
     if diverged:
-        print(f"{column} is not finite at step {now:,.0f}: the run has diverged")
+        said = f"{column} is not finite at step {now:,.0f}: the run has diverged"
     elif len(losses) < ROWS:
-        print(f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}")
+        said = f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}"
     elif left is not None:
-        print(f"left its plateau at about step {steps[left[1]]:,.0f}: {column} is {losses[-1]:.4g}, at step {now:,.0f}")
+        said = f"left its plateau at about step {steps[left[1]]:,.0f}: {column} is {losses[-1]:.4g}, at step {now:,.0f}"
     elif since is None:
         part = losses[-max(ROWS, len(losses) // 4) :]
         rises = float(np.mean(part[len(part) // 2 :])) > float(np.mean(part[: len(part) // 2]))
-        print(f"not on a plateau at step {now:,.0f}: {column} {'rises' if rises else 'still falls'}")
+        said = f"not on a plateau at step {now:,.0f}: {column} {'rises' if rises else 'still falls'}"
     else:
-        print(f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,.0f}")
+        said = f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,.0f}"
+    if as_json:
+        found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": diverged}
+        print(_json(None, None, said, now=now, **found, left=None if left is None else float(steps[left[1]])))
+        return
+    print(said)
+    if since is not None and left is None and not diverged:
         say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 

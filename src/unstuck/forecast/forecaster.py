@@ -163,7 +163,10 @@ class Forecaster:
             if name in self.calibrations and len(rows := recorded(curve, name)):
                 return name, rows.sort_values("step")
         wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
-        raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}, for layers and heads")
+        wanted += ", for layers and heads, with numbers in them"
+        if self.signal == "auto":
+            wanted += "; or one with loss in its name, to hear whether it is on a plateau"
+        raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}")
 
     def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
         step, value = steps[-1], values[-1]

@@ -79,7 +79,8 @@ SPLITS: dict[str, Callable[[dict[str, Any]], bool]] = {"between": between, "beyo
 
 
 def moments(curve: pd.DataFrame, plateau: float) -> Iterator[tuple[float, pd.DataFrame]]:
-    """The steps 100 * 1.2^k before the plateau's end, and the curve up to each."""
+    """The steps 100 * 1.2^k before the plateau's end, and the curve up to each. Its last row is what is known then, and
+    the clock that forecasts go by: it is up to a fifth of the steps ago."""
     k = 0
     while (step := 100 * 1.2**k) < plateau:
         part = curve[curve["step"] <= step]
@@ -96,9 +97,9 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
             continue
         values, ahead, names, starts = [], [], [], []
         for run, curve in tuning:
-            for step, part in moments(curve, run["plateau"]):
+            for _, part in moments(curve, run["plateau"]):
                 values.append(signal(part)[-1])
-                ahead.append(math.log(run["plateau"] / step))
+                ahead.append(math.log(run["plateau"] / part["step"].iloc[-1]))
                 starts.append(chance(curve))
                 names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
         out[name] = calibrate(name, values, ahead, names, len(tuning), starts if name == "gain" else None)
@@ -141,7 +142,8 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
             }
             if prior is not None:
                 # What has not happened by now happens later, for the law alone as for the forecaster.
-                answers["law"] = weighed([(math.log(prior[0]), prior[1])], math.log(step), LEVEL)
+                now = math.log(part["step"].iloc[-1])
+                answers["law"] = weighed([(math.log(prior[0]), prior[1])], now, LEVEL)
             for name in known:
                 for label, with_law in ((name, None), (f"{name} and law", prior)):
                     if label.endswith("law") and prior is None:

@@ -10,9 +10,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from unstuck.errors import BadInput, Impossible
+
+from .plateau import ROWS
 
 STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
 
@@ -111,7 +114,8 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     table = table.rename(columns=str)
-    name = next((c for c in STEP_NAMES if c in table), None)
+    lower = {c.lower(): c for c in reversed(list(table))}
+    name = next((lower[c] for c in STEP_NAMES if c in lower), None)
     if name is None or table.empty:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     steps = pd.to_numeric(table[name], errors="coerce")
@@ -123,8 +127,12 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 
 
 def loss_column(curve: pd.DataFrame) -> str | None:
-    """The loss of a curve, on held-out data if it has one."""
+    """The loss of a curve, on held-out data if it has one with enough values to judge; in a table of one measure, that,
+    whatever its name."""
     names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
     named = [c for c in map(str, curve) if re.search(r"loss(?![a-z_]*(scale|weight))", c.lower())]
     named.sort(key=lambda c: not c.lower().endswith("loss"))  # training_loss rather than loss/auxiliary
-    return next((c for c in names if c in curve), named[0] if named else None)
+    ordered = list(dict.fromkeys([*(c for c in names if c in curve), *named]))
+    if not ordered:  # as TensorBoard exports one curve
+        return next((c for c in map(str, curve) if c.lower() == "value"), None)
+    return next((c for c in ordered if np.isfinite(curve[c].to_numpy(dtype=float)).sum() >= ROWS), ordered[0])

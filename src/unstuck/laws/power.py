@@ -73,13 +73,17 @@ class PowerLaw:
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
         """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
-        that lie outside of what the law was fitted on."""
+        that lie outside of the runs that emerged."""
         level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(_columns(table)))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
-        plateau, low, high = (np.exp(x) + self.offset for x in self.likely.predicted(rows, level))
-        seen = self.data.X[:, 1:]
+        middle, low, high = self.likely.predicted(rows, level)
+        # About the law that is printed: by least squares, where all emerged, it weighs sizes by their runs.
+        plateau = np.atleast_1d(self.predict(table))
+        about = np.log(plateau - self.offset) - middle
+        low, high = (np.exp(x + about) + self.offset for x in (low, high))
+        seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
         outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
         beyond = [", ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
         return pd.DataFrame({"plateau": plateau, "low": low, "high": high, "beyond": beyond})

@@ -465,3 +465,16 @@ def test_the_floor_counts_for_what_stands_still():
     for k in range(600):
         schedule.step(2.9 + 0.1 * math.exp(-k / 150))
     assert schedule.stage == "diverse"
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"stage": "hello"}, None, {**DiversitySchedule().state_dict(), "stage": "hello"}]
+)
+def test_a_state_of_something_else_is_refused(state):
+    with pytest.raises(BadInput, match="state_dict"):
+        DiversitySchedule().load_state_dict(state)
+
+
+def test_true_is_no_amount_of_repetition():
+    with pytest.raises(BadInput, match="most"):
+        DiversitySchedule(True)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from unstuck import Watch
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, Impossible
 from unstuck.observe.attention import attention_columns
 from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
@@ -245,3 +245,16 @@ def test_steps_and_lengths_are_whole_numbers(wrong):
 def test_targets_that_name_nothing_are_refused():
     with pytest.raises(BadInput, match="False everywhere"):
         Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), targets=torch.zeros(2, 6, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("loss", [None, "low", torch.ones(3), [1.0, 2.0]])
+def test_a_measure_that_is_no_number_is_named(loss):
+    watch = Watch(Plain(True), probe=torch.randint(16, (3, 5)))
+    with pytest.raises(BadInput, match="loss"):
+        watch(0, loss=loss)
+
+
+def test_a_watch_that_has_not_looked_has_nothing_to_save(tmp_path):
+    with pytest.raises(Impossible, match="has not looked yet"):
+        Watch(Plain(True), probe=torch.randint(16, (3, 5))).save(tmp_path / "run")
+    assert not (tmp_path / "run").exists()

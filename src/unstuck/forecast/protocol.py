@@ -217,7 +217,7 @@ def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) ->
             said = [forecaster.of_curve(part) for _, part in moments(curve, run["plateau"])]
             ends = [f.high for f in said if f.high is not None]
             counts = {"asked": len(said), "answered": len(ends), "ended": sum(end < run["plateau"] for end in ends)}
-            rows.append({"run_id": run["run_id"], "name": run["name"], "method": name, **counts})
+            rows.append({**{k: run[k] for k in ("run_id", "name", "p")}, "method": name, **counts})
     return pd.DataFrame(rows)
 
 

@@ -24,7 +24,7 @@ KEPT = 100  # times `patience`: losses that are looked back on
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, Real)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 class DiversitySchedule:
@@ -197,12 +197,16 @@ class DiversitySchedule:
         return {**kept, **lists, "values": list(self.detector.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        wanted = {*PROGRESS, "clean", "changes", "values"}
+        if not isinstance(state, dict) or not wanted <= set(state) or state["stage"] not in STAGES:
+            raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
         for name in PROGRESS:
             setattr(self, name, state[name])
         self.clean, self.detector.values = list(state["clean"]), list(state["values"])
         self.changes = [(int(step), float(level)) for step, level in state["changes"]]
 
 
+STAGES = ("diverse", "repeating", "released", "done")
 PROGRESS = (
     *("repetition", "stage", "next", "plateau", "last", "last_clean", "settled"),
     *("expected", "wait", "steps", "since"),

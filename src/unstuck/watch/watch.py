@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.runs.store import RunDirectory
 from unstuck.scalars import is_whole, number
@@ -75,7 +75,7 @@ class Watch:
 
     def look(self, step: int, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
-        row = {"step": float(step), **{k: number(v) for k, v in measures.items()}}
+        row = {"step": float(step), **{k: _measure(k, v) for k, v in measures.items()}}
         if self.probe is not None:
             maps = self.attention(self.model, self.probe)
             _checked(maps)
@@ -106,6 +106,8 @@ class Watch:
 
     def save(self, directory: str | Path) -> Path:
         """Write the curve where `unstuck forecast`, `report` and plots find it."""
+        if not self.rows:
+            raise Impossible("the watch has not looked yet, so there is nothing to save: call it with a step first")
         run = RunDirectory(Path(directory))
         run.path.mkdir(parents=True, exist_ok=True)
         curve = self.curve
@@ -115,6 +117,13 @@ class Watch:
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last)
         return run.path
+
+
+def _measure(name: str, value: Any) -> float:
+    try:
+        return number(value)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput(name, value, "a number, or a tensor of one") from e
 
 
 def _indices(vocabulary: Any) -> Tensor:

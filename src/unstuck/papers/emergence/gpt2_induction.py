@@ -149,6 +149,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
+        blind = [Forecaster("sharpening").of_curve(part).sign for _, part in moments(rows, until)]
+        signs = f"{sum(blind)} of {len(blind)} times"
+        claims.append(Claim(f"{name}: a sign of emergence in entropy at those steps", signs, None, None))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
     return claims

@@ -14,6 +14,8 @@ from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, tuned
 from unstuck.papers.style import legend_outside, note, panels
 
+IN_PARTS = True  # a run that has not come to its end says nothing, but the others do
+
 
 def runs(profile: Profile) -> list[TieredRun]:
     if profile == "paper":

@@ -86,6 +86,18 @@ def test_what_overfits_and_comes_back_is_named_with_its_seeds():
     assert {found[x].verdict for x in ("overfits", "comes back late")} == {"agrees"}
 
 
+def test_a_shortcut_that_was_left_in_time_is_shown():
+    """Training-like accuracy rises at 800, clean accuracy at 3,000, before runs without repetition know anything."""
+    shortcut = [run(rise(3000), 3000.0, rise(800), B=4.0, seed=i) for i in (0, 1)]
+    parts = [*none(6000.0, 6000.0), *shortcut]
+    claims = {c.quantity: c for c in repetition_claims(pd.concat(parts, ignore_index=True), "B", 1.0, factor=4)}
+    widest = claims["training-like over clean accuracy, where most, each seed"].ours
+    gap, _, _, step = widest.removeprefix("B = 4: ").split(", ")[0].split()
+    assert float(gap) == pytest.approx(0.845, abs=0.02)
+    assert 1000 < float(step) < 2800
+    assert said(parts)["overfits"].ours == "none"
+
+
 def test_a_run_that_only_counts_overfits_and_comes_back():
     """B = 2: counting scores 0.7 on data like the training data, which never shows 90% there."""
     late = [run(rise(11_000), 11_000.0, rise(11_000, low=0.7), B=2.0)]

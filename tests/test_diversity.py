@@ -478,3 +478,29 @@ def test_a_state_of_something_else_is_refused(state):
 def test_true_is_no_amount_of_repetition():
     with pytest.raises(BadInput, match="most"):
         DiversitySchedule(True)
+
+
+def first_repetition(losses):
+    schedule = DiversitySchedule()
+    for step, loss in enumerate(losses):
+        if schedule.step(loss) > 0:
+            return step
+    return None
+
+
+def test_a_loss_that_rises_is_not_stuck():
+    assert first_repetition(1 + np.arange(3000) / 1000) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fall_that_noise_hides_for_a_while_is_not_taken_for_a_plateau(seed):
+    """A loss that falls by 13% in 100 steps, with noise of 15%; one that stands with the same noise is found."""
+    steps, noise = np.arange(900), 0.3 * np.random.default_rng(seed).standard_normal(900)
+    assert first_repetition(np.maximum(2 * np.exp(-steps / 700) + noise * np.exp(-steps / 700), 0)) is None
+    assert 99 <= first_repetition(2 + noise) < 900
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+def test_a_plateau_with_little_noise_is_found_after_patience(noise):
+    losses = 1 + noise * np.random.default_rng(1).standard_normal(300)
+    assert first_repetition(losses) == 99

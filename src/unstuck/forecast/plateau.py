@@ -22,12 +22,15 @@ class PlateauDetector:
     """Has a noisy measure stopped falling? From its own noise.
 
     The steps since the last change of level are halved; the measure stands still if the mean of the second half is not
-    below that of the first by more than `sure` standard errors, nor by more than `tolerance` of its value.
+    below that of the first by more than `sure` standard errors, nor by more than `tolerance` of its value. It is
+    `stuck` if it does not rise by more than that either, and if it can be told that it does not fall by `blind` of its
+    value, by so many standard errors: where noise would hide such a fall, more steps are needed.
     """
 
     least: int = 100  # steps to look at
     sure: float = 3.0
     tolerance: float = 0.02
+    blind: float = 0.075
     values: list[float] = field(default_factory=list)
 
     def add(self, value: float) -> None:
@@ -38,16 +41,29 @@ class PlateauDetector:
 
     @property
     def stands(self) -> bool:
-        n = len(self.values)
-        return n >= self.least and self.flat(self.values[-max(self.least, n // 2) :])
+        return len(self.values) >= self.least and self.flat(self._lately())
+
+    @property
+    def stuck(self) -> bool:
+        if len(self.values) < self.least or not self.flat(self._lately()):
+            return False
+        first, second, noise = self._halves(self._lately())
+        seen = first - second + self.sure * noise <= self.blind * abs(first)
+        return seen and second - first <= max(self.sure * noise, self.tolerance * abs(first))
+
+    def _lately(self) -> list[float]:
+        return self.values[-max(self.least, len(self.values) // 2) :]
 
     def flat(self, window: Sequence[float]) -> bool:
         """Is the second half of these values no lower than the first?"""
+        first, second, noise = self._halves(window)
+        return first - second <= max(self.sure * noise, self.tolerance * abs(first))
+
+    def _halves(self, window: Sequence[float]) -> tuple[float, float, float]:
+        """Means of the halves, and the standard error of their difference."""
         half = len(window) // 2
         first, second = window[:half], window[-half:]
-        fall = mean(first) - mean(second)
-        noise = math.sqrt((_variance(first) + _variance(second)) / half)
-        return fall <= max(self.sure * noise, self.tolerance * abs(mean(first)))
+        return mean(first), mean(second), math.sqrt((_variance(first) + _variance(second)) / half)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -42,7 +42,8 @@ class DiversitySchedule:
     the schedule repeats again: as much as before on a plateau that is lower by `fall`, where repetition has helped;
     else `factor` as much, but not less than `least`. Losses are above `floor`, which is what cannot be avoided: 0 for
     a task without noise. A learner that has arrived at a higher one looks stuck; so does one whose loss falls by less
-    than 2% in `patience` steps, and `patience` is to be chosen accordingly.
+    than 2% in `patience` steps, and `patience` is to be chosen accordingly. Where losses are too noisy to see a fall
+    of half of `fall` in that time, it takes longer to call a learner stuck.
 
     The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
     steps, also while nothing is repeated, since they are compared with those before. From the sixth value on the
@@ -88,7 +89,7 @@ class DiversitySchedule:
         self.most, self.factor, self.least = most, factor, least
         self.fall, self.mastered, self.floor = fall, mastered, floor
         self.memory, self.longest = memory, longest or 2 * KEPT * patience
-        self.detector = PlateauDetector(least=patience)
+        self.detector = PlateauDetector(least=patience, blind=fall / 2)
         self.repetition = 0.0
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = most  # how much to repeat on the next plateau
@@ -123,16 +124,16 @@ class DiversitySchedule:
             by_training = len(self.clean) < 2 * LATELY and self.settled is not None and self._fallen(now, self.settled)
             if by_training or self.since >= self.longest:
                 self._change(0.0, "released")
-            elif self._stands():
+            elif self._time_to_look() and self.detector.stands:
                 self.settled = self._level()
         elif self.stage == "released" and self._learnt(now):
             self.stage = "done"
-        elif self.since >= self.wait and self.steps >= self.expected and self._stands():
+        elif self.since >= self.wait and self.steps >= self.expected and self._time_to_look() and self.detector.stuck:
             self._stuck(self._level())
 
-    def _stands(self) -> bool:
-        """Looked at a few times in `patience` steps: it goes through all values."""
-        return self.since % max(1, self.detector.least // 10) == 0 and self.detector.stands
+    def _time_to_look(self) -> bool:
+        """A few times in `patience` steps: the detector goes through all values."""
+        return self.since % max(1, self.detector.least // 10) == 0
 
     def _above(self, loss: float) -> bool:
         """Is a loss above the floor? One below it would make every plateau look mastered."""

@@ -159,7 +159,7 @@ def _speed_up(others: pd.DataFrame, base: pd.DataFrame, key: str, factor: float)
     text = f"at least {text}" if bound else text
     enough = low > 1 and mean - 1 >= (factor - 1) / 2
     agrees = True if enough else False if high < 1 and not bound else None
-    return Claim(what, text, paper, agrees, "agrees: every seed faster, by half of the paper's gain or more")
+    return Claim(what, text, paper, agrees, "to agree, every seed is to be faster, by half of the paper's gain or more")
 
 
 def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:

@@ -45,11 +45,11 @@ class PlateauDetector:
 
     @property
     def stuck(self) -> bool:
-        if len(self.values) < self.least or not self.flat(self._lately()):
+        if len(self.values) < self.least:
             return False
         first, second, noise = self._halves(self._lately())
         seen = first - second + self.sure * noise <= self.blind * abs(first)
-        return seen and second - first <= max(self.sure * noise, self.tolerance * abs(first))
+        return seen and abs(first - second) <= max(self.sure * noise, self.tolerance * abs(first))
 
     def _lately(self) -> list[float]:
         return self.values[-max(self.least, len(self.values) // 2) :]

@@ -118,6 +118,7 @@ def test_test_data_has_no_repetition():
         (["train.maps=abc"], "train.maps is 'abc', but must be a list"),
         (["task.tokens=2"], "task.tokens"),
         (["task.pair=3"], "did you mean 'pairs'"),
+        (["pairs=3"], "did you mean 'task.pairs'"),
         (["task.copies=never"], "'always' or 'bernoulli'"),
         (["train.thresholds=[0.5,1.5]"], "accuracies, from 0 to 1"),
         (["train.maps=-3"], "train.maps"),

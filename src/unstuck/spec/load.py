@@ -101,18 +101,17 @@ def _number(text: str) -> Any:
 
 def _keys_hint(key: str) -> str:
     sections = [section for section in SECTIONS if section != "seed"]
-    names = [*(f"{s}.{n}" for s in sections for n in _common_names(s)), "seed"]
+    names = [*(f"{s}.{n}" for s in sections for n in _known_names(s)), "seed"]
     known = next((name for name in names if name.endswith(f".{key}")), None)  # just its section is missing
     meant = nearest(key, names) if known is None else f"; did you mean {known!r}?"
     return f"{', '.join(f'{s}.KEY' for s in sections)} or seed{meant}"
 
 
-def _common_names(section: str) -> list[str]:
-    from unstuck.models.transformer import Transformer
-    from unstuck.tasks.single_location import SingleLocation
-
-    kinds: dict[str, Any] = {"task": SingleLocation, "model": Transformer, "optim": OptimSpec, "train": TrainSpec}
-    return [f.name for f in dataclasses.fields(kinds.get(section, ScheduleSpec))]
+def _known_names(section: str) -> list[str]:
+    """The settings of a section; of task and model those of all that come with the package."""
+    kinds: dict[str, type] = {"optim": OptimSpec, "train": TrainSpec, "schedule": ScheduleSpec}
+    classes: list[Any] = [kinds[section]] if section in kinds else [find_class(section, n) for n in _own_names(section)]
+    return list(dict.fromkeys(f.name for kind in classes for f in dataclasses.fields(kind)))
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

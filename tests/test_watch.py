@@ -128,6 +128,8 @@ def test_what_cannot_be_watched_is_said():
         Watch(nn.Linear(3, 3), torch.zeros(2, 3)).look(0)
     with pytest.raises(BadInput, match="neither a probe nor a vocabulary"):
         Watch(nn.Linear(3, 3))
+    with pytest.raises(BadInput, match="indices up to 16; `vocabulary` and `length` must fit"):
+        Watch(Plain(True), vocabulary=17).look(0)
     by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
     assert by_adapter.look(0)["entropy_0_0"] == 0
 

@@ -62,6 +62,7 @@ class Watch:
         self.repeated = None
         if vocabulary is not None:
             known = _indices(vocabulary)
+            self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
             device = next(model.parameters()).device
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
@@ -85,8 +86,7 @@ class Watch:
                 shapes = ", ".join(sorted({str(tuple(w.shape)) for w in maps}))
                 raise BadInput("targets", f"in {tuple(self.targets.shape)}", f"such as fit attention in {shapes}")
         if self.repeated is not None:
-            maps = self.attention(self.model, self.repeated)
-            _checked(maps)
+            maps = self._maps_of_repeated()
             for layer, weights in enumerate(maps):
                 if weights.shape[-1] == weights.shape[-2] >= 2 * self.half:  # not attention to something else
                     row |= _named("induction", layer, induction_score(weights, self.half))
@@ -94,6 +94,17 @@ class Watch:
                     row |= _statistics(layer, weights, None)
         self.rows.append(row)
         return row
+
+    def _maps_of_repeated(self) -> list[Tensor]:
+        try:
+            maps = self.attention(self.model, self.repeated)
+        except IndexError as e:  # what an embedding says of an index beyond its table
+            raise Impossible(
+                f"{type(self.model).__name__} has no such token or position: induction is tested on {2 * self.half} "
+                f"tokens with indices up to {self.largest}; `vocabulary` and `length` must fit the model ({e})"
+            ) from e
+        _checked(maps)
+        return maps
 
     @property
     def curve(self) -> pd.DataFrame:

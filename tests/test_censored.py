@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.laws import compare_laws, fit_power_law
-from unstuck.laws.censored import Data, fit, log_likelihood
+from unstuck.laws.censored import Data, fit, log_likelihood, with_slope
 from unstuck.papers.emergence.fit_censored import TRUE, simulated
 
 
@@ -38,6 +38,24 @@ def test_the_likelihood_is_the_integral_over_what_a_size_shares(seed):
 
         total += math.log(integrate.quad(density, -12, 12, points=np.linspace(-4, 4, 9), limit=400)[0])
     assert log_likelihood(data, beta, math.log(s_seed), math.log(s_size)) == pytest.approx(total, rel=1e-5)
+
+
+def parts(x):
+    return x[:2], float(x[2]), float(x[3])
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("censored", [0.0, 0.4, 1.0])
+def test_the_slope_is_that_of_finite_differences(seeds, censored):
+    rng = np.random.default_rng(7)
+    for _ in range(5):
+        data = small_data(rng, seeds, censored=censored)
+        x, h = 0.7 * rng.standard_normal(4), 1e-5
+        slope = [
+            (log_likelihood(data, *parts(x + h * e)) - log_likelihood(data, *parts(x - h * e))) / (2 * h)
+            for e in np.eye(4)
+        ]
+        assert with_slope(data, *parts(x))[1] == pytest.approx(slope, rel=1e-6, abs=1e-6)
 
 
 def test_without_repeated_sizes_it_is_the_censored_regression_of_textbooks():

@@ -53,24 +53,47 @@ class Data:
 
 def log_likelihood(data: Data, beta: Array, log_seed: float, log_size: float) -> float:
     """Of the runs, with everything in common that sizes have."""
+    return with_slope(data, beta, log_seed, log_size)[0]
+
+
+def with_slope(data: Data, beta: Array, log_seed: float, log_size: float) -> tuple[float, Array]:
+    """The log likelihood, and its derivatives by beta, log_seed and log_size, (k + 2,)."""
     seed2, size2 = math.exp(2 * log_seed), (math.exp(2 * log_size) if data.repeated else 0.0)
     e = data.y - data.X @ beta
     seen, n = ~data.censored, data.emerged_of_size
     total = np.bincount(data.size[seen], e[seen], data.sizes)
     squares = np.bincount(data.size[seen], e[seen] ** 2, data.sizes)
     spread = seed2 + n * size2
-    quadratic = (squares - size2 / spread * total**2) / seed2
+    shift = size2 * total / spread  # of what a size shares, given its emerged runs
+    quadratic = (squares - shift * total) / seed2
     logdet = np.where(n > 0, (n - 1) * math.log(seed2) + np.log(spread), 0.0)
     found = -0.5 * float(np.sum(n * math.log(2 * math.pi) + logdet + quadratic))
+    by_beta = data.X[seen].T @ (e[seen] - shift[data.size[seen]]) / seed2
+    by_seed2 = 0.5 * np.sum(
+        (quadratic - shift * total / spread) / seed2 - np.where(n > 0, (n - 1) / seed2 + 1 / spread, 0)
+    )
+    by_size2 = 0.5 * np.sum((total / spread) ** 2 - n / spread)
     if data.censored.any():
-        shift = size2 * total / spread  # of the size's share, given its emerged runs; and how sure that is
-        width = np.sqrt(size2 * seed2 / spread)
         late, of = data.censored, data.size[data.censored]
-        z = (e[late][:, None] - shift[of, None] - width[of, None] * NODES) / math.sqrt(seed2)
-        inside = np.zeros((data.sizes, len(NODES)))
-        np.add.at(inside, of, special.log_ndtr(-z))  # log chance to be beyond
-        found += float(special.logsumexp(inside + LOG_WEIGHTS, axis=1).sum())
-    return found
+        width = np.sqrt(size2 * seed2 / spread)  # how sure the shift is
+        z = (e[late][:, None] - shift[of, None] - width[of, None] * NODES) / math.sqrt(seed2)  # (censored, nodes)
+        beyond = special.log_ndtr(-z)
+        inside = np.tile(LOG_WEIGHTS, (data.sizes, 1))
+        np.add.at(inside, of, beyond)
+        top = inside.max(1)
+        log_mean = top + np.log(np.exp(inside - top[:, None]).sum(1))
+        found += float(log_mean.sum())
+        # How much each z counts: by its node's share, and the derivative of the log chance.
+        r = -np.exp(inside - log_mean[:, None])[of] * np.exp(-0.5 * (z**2 + math.log(2 * math.pi)) - beyond)
+        each, at_nodes = r.sum(1) / math.sqrt(seed2), r @ NODES / math.sqrt(seed2)
+        of_size = np.zeros((data.sizes, data.X.shape[1]))
+        np.add.at(of_size, data.size[seen], data.X[seen])
+        by_beta += each @ ((size2 / spread)[of, None] * of_size[of] - data.X[late])
+        rate = np.divide(0.5, width, out=np.zeros_like(width), where=width > 0)  # of the width by its square
+        by_seed2 += each @ (shift / spread)[of] - at_nodes @ (rate * n * (size2 / spread) ** 2)[of]
+        by_seed2 -= 0.5 * float((r * z).sum()) / seed2
+        by_size2 -= seed2 * (each @ (total / spread**2)[of] + at_nodes @ (rate * seed2 / spread**2)[of])
+    return found, np.array([*by_beta, 2 * seed2 * by_seed2, 2 * size2 * by_size2])
 
 
 @dataclass(frozen=True)
@@ -134,8 +157,9 @@ class Fit:
             nonlocal start
             fixed = self.beta[i] + distance
 
-            def loss(x: Array) -> float:
-                return -_likelihood_of(self.data, np.array([*np.insert(x[:-2], i, fixed), *x[-2:]]))
+            def loss(x: Array) -> tuple[float, Array]:
+                value, slope = _likelihood_of(self.data, np.array([*np.insert(x[:-2], i, fixed), *x[-2:]]))
+                return -value, -np.delete(slope, i)
 
             best = _minimise(loss, start)
             start = best.x
@@ -176,30 +200,38 @@ def fit(data: Data) -> Fit:
     beta, *_ = np.linalg.lstsq(data.X, data.y, rcond=None)
     spread = math.log(max(1e-3, float(np.std(data.y - data.X @ beta))))
     best = None
+
+    def loss(x: Array) -> tuple[float, Array]:
+        value, slope = _likelihood_of(data, x)
+        return -value, -slope
+
     for size in (spread, spread - 3) if data.repeated else (SMALLEST,):
-        found = _minimise(lambda x: -_likelihood_of(data, x), np.array([*beta, spread, size]))
+        found = _minimise(loss, np.array([*beta, spread, size]))
         if best is None or found.fun < best.fun - 1e-9:
             best = found
     assert best is not None
     x = best.x
     k = len(beta)
     n = float((~data.censored).sum())
-    curvature = _hessian(lambda b: -_likelihood_of(data, np.array([*b, *x[k:]])), x[:k])
+    curvature = _hessian(lambda b: loss(np.array([*b, *x[k:]]))[0], x[:k])
     # The spread that is most likely is too small by the last factor.
     covariance = np.asarray(np.linalg.pinv(curvature), dtype=float) * n / max(1.0, n - k)
     return Fit(data, x[:k], float(x[k]), float(np.clip(x[k + 1], SMALLEST, 5)), -float(best.fun), covariance)
 
 
-def _likelihood_of(data: Data, x: Array) -> float:
-    """Of parameters in one vector; standard deviations are kept within reason."""
+def _likelihood_of(data: Data, x: Array) -> tuple[float, Array]:
+    """Of parameters in one vector, with its slope; standard deviations are kept within reason."""
     seed, size = np.clip(x[-2:], SMALLEST, 5)
-    return log_likelihood(data, x[:-2], float(seed), float(size))
+    value, slope = with_slope(data, x[:-2], float(seed), float(size))
+    slope[-2:] *= (seed, size) == x[-2:]
+    return value, slope
 
 
-def _minimise(loss: Callable[[Array], float], start: Array) -> optimize.OptimizeResult:
-    found = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-5})
+def _minimise(loss: Callable[[Array], tuple[float, Array]], start: Array) -> optimize.OptimizeResult:
+    found = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-5})
     if not found.success and found.status != 2:  # 2: as good as the arithmetic allows
-        found = optimize.minimize(loss, found.x, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-7})
+        options = {"maxiter": 4000, "xatol": 1e-7}
+        found = optimize.minimize(lambda x: loss(x)[0], found.x, method="Nelder-Mead", options=options)
     return found
 
 

@@ -379,9 +379,10 @@ def test_nothing_that_is_tested_was_tuned_on():
     found = list(protocol.finished_runs(Store(STORE)))
     emerged = [pair for pair in found if pair[0]["emerged"]]
     regression = {pair[0]["run_id"]: pair[0] for pair in emerged if pair[0]["name"] == "single_location"}
+    sets = [(name, [pair[0]["run_id"] for pair in chosen]) for name, chosen, _ in protocol.tests(emerged)]
     for split, held_out in protocol.SPLITS.items():
         tuning = {run_id for run_id, run in regression.items() if run["layers"] > 1 and not held_out(run)}
-        tested = [pair[0]["run_id"] for name, chosen, _ in protocol.tests(emerged) if name == split for pair in chosen]
+        tested = [run_id for name, chosen in sets if name == split for run_id in chosen]
         assert tested
         assert not tuning & set(tested)
     late = [pair for pair in found if not pair[0]["emerged"]]

@@ -97,10 +97,11 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
             continue
         values, ahead, names, starts = [], [], [], []
         for run, curve in tuning:
+            seen, start = signal(curve), chance(curve)  # a row's value does not depend on later ones
             for _, part in moments(curve, run["plateau"]):
-                values.append(signal(part)[-1])
+                values.append(seen[len(part) - 1])
                 ahead.append(math.log(run["plateau"] / part["step"].iloc[-1]))
-                starts.append(chance(curve))
+                starts.append(start)
                 names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
         out[name] = calibrate(name, values, ahead, names, len(tuning), starts if name == "gain" else None)
     return out

@@ -117,20 +117,9 @@ def test_a_diverging_run_does_not_stop_a_sweep(tmp_path):
     assert all(r["cached"] for r in again.results.values())
 
 
-def test_a_worker_that_is_killed_costs_no_run(tmp_path):
-    """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and goes on."""
-    process = start_sweep(tmp_path, kills=2)
-    while not at_work(tmp_path, since=0):
-        time.sleep(0.05)
-    (worker, *_) = children(process.pid)
-    os.kill(worker, signal.SIGKILL)
-    assert process.wait(timeout=120) == 0
-    assert [run.status()["state"] for run in Store(tmp_path)] == ["finished"] * 6
-
-
 @pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path):
-    process = start_sweep(tmp_path, kills=20)
+    process = start_sweep(tmp_path, stops=20)
     while not at_work(tmp_path, since=0):
         time.sleep(0.05)
     workers = children(process.pid)
@@ -250,14 +239,14 @@ def test_a_run_nobody_is_at_is_not_shown_as_running(store):
 # -- killing
 
 
-def sweep_words(kills: int) -> list[str]:
-    """Runs long enough to be at work at every kill."""
-    return [*TINY, f"train.max_steps={150 + 150 * kills}", "seed=0,1,2,3,4,5"]
+def sweep_words(stops: int) -> list[str]:
+    """Runs long enough to be at work whenever they are stopped."""
+    return [*TINY, f"train.max_steps={150 + 150 * stops}", "seed=0,1,2,3"]
 
 
-def start_sweep(out: Path, kills: int = 3) -> "subprocess.Popen[bytes]":
+def start_sweep(out: Path, stops: int = 3) -> "subprocess.Popen[bytes]":
     code = "from unstuck.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
-    words = ["sweep", "regression", *sweep_words(kills), "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
+    words = ["sweep", "regression", *sweep_words(stops), "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
     return subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.DEVNULL)
 
 
@@ -266,16 +255,20 @@ def at_work(out: Path, since: float) -> bool:
     return any(p.stat().st_mtime > since for p in out.glob("*/checkpoint/*") if p.exists())
 
 
-def kill_at_random(out: Path, times: int, seed: int) -> int:
-    """Start the sweep and SIGKILL its process group, again and again; returns how many runs were finished then."""
+def until_at_work(process: "subprocess.Popen[bytes]", out: Path, since: float) -> None:
+    while process.poll() is None and not at_work(out, since):
+        time.sleep(0.02)
+    assert process.poll() is None, "the sweep was over before it could be stopped"
+
+
+def kill_at_random(out: Path, times: int, seed: int, stops: int) -> None:
+    """Start the sweep and SIGKILL its process group, again and again; what was finished stays as it was."""
     rng = random.Random(seed)
     finished: dict[str, bytes] = {}
     for _ in range(times):
         begun = time.time()
-        process = start_sweep(out, times)
-        while process.poll() is None and not at_work(out, since=begun):
-            time.sleep(0.02)
-        assert process.poll() is None, "the sweep was over before it could be killed"
+        process = start_sweep(out, stops)
+        until_at_work(process, out, begun)
         time.sleep(rng.uniform(0.0, 0.5))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -285,19 +278,35 @@ def kill_at_random(out: Path, times: int, seed: int) -> int:
                 assert (run.path / "status.json").read_bytes() == finished[name]
             elif (run.status() or {}).get("state") == "finished":
                 finished[name] = (run.path / "status.json").read_bytes()
-    return len(finished)
 
 
-def check_kills(tmp_path: Path, times: int) -> None:
-    specs = expand("regression", sweep_words(times))
-    calm = Store(tmp_path / "calm")
-    run_sweep(specs, calm, workers=2)
-    kill_at_random(tmp_path / "killed", times, seed=times)
-    assert start_sweep(tmp_path / "killed", times).wait(timeout=300) == 0
-    killed = Store(tmp_path / "killed")
+def interrupt(out: Path, stops: int) -> None:
+    """Ctrl-C: the sweep ends by itself, and no run is left as if it were under way."""
+    begun = time.time()
+    process = start_sweep(out, stops)
+    until_at_work(process, out, begun)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 1
+    states = {(run.status() or {}).get("state") for run in Store(out)}
+    assert states <= {"stopped", "finished"}
+
+
+def kill_a_worker(out: Path, stops: int) -> None:
+    """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and ends well."""
+    begun = time.time()
+    process = start_sweep(out, stops)
+    until_at_work(process, out, begun)
+    (worker, *_) = children(process.pid)
+    os.kill(worker, signal.SIGKILL)
+    assert process.wait(timeout=300) == 0
+
+
+def assert_as_if_undisturbed(out: Path, stops: int, calm: Store) -> None:
+    specs = expand("regression", sweep_words(stops))
+    run_sweep(specs, calm, workers=0)
     resumed = 0
     for spec in specs:
-        a, b = calm.run(spec.run_id), killed.run(spec.run_id)
+        a, b = calm.run(spec.run_id), Store(out).run(spec.run_id)
         assert a.curve().equals(b.curve())
         x, y = a.read_checkpoint().tensors, b.read_checkpoint().tensors
         assert x.keys() == y.keys()
@@ -308,23 +317,20 @@ def check_kills(tmp_path: Path, times: int) -> None:
     assert resumed > 0
 
 
-def test_three_kills_cost_nothing_but_time(tmp_path):
-    check_kills(tmp_path, 3)
+def test_what_stops_a_sweep_costs_nothing_but_time(tmp_path):
+    out = tmp_path / "stopped"
+    kill_at_random(out, 1, seed=3, stops=2)
+    interrupt(out, stops=2)
+    kill_a_worker(out, stops=2)
+    assert_as_if_undisturbed(out, 2, Store(tmp_path / "calm"))
 
 
 @pytest.mark.slow
 def test_twenty_kills_cost_nothing_but_time(tmp_path):
-    check_kills(tmp_path, 20)
-
-
-def test_an_interrupt_stops_a_sweep_cleanly(tmp_path):
-    process = start_sweep(tmp_path)
-    while not list(tmp_path.glob("*/checkpoint/state.safetensors")):
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 1
-    states = {(run.status() or {}).get("state") for run in Store(tmp_path)}
-    assert states <= {"stopped", "finished"}
+    out = tmp_path / "killed"
+    kill_at_random(out, 20, seed=20, stops=20)
+    assert start_sweep(out, 20).wait(timeout=300) == 0
+    assert_as_if_undisturbed(out, 20, Store(tmp_path / "calm"))
 
 
 def test_a_look_at_a_run_does_not_make_it_busy(tmp_path, monkeypatch):

@@ -20,8 +20,9 @@ WORDS = ["task.T=8", "task.d=4", "train.thresholds=[]", "train.probe_every=50"]
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
     """A head without CPUs, for the driver, and three nodes of one CPU each."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else whatever runs beside the tests can starve its workers
     started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     started.workers = [started.add_node(num_cpus=1) for _ in range(3)]
     started.wait_for_nodes()

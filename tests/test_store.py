@@ -193,13 +193,15 @@ FOREIGN = [
 @pytest.mark.parametrize("content", FOREIGN)
 def test_a_status_of_another_shape_is_named_and_the_run_done_again(store, content, capsys):
     path = sorted(store.path.iterdir())[0]
-    words = ["sweep", "regression", *TINY, "train.max_steps=6", "seed=0,1,2,3", "--out", str(store.path), "--json"]
     (path / "status.json").write_text(content)
-    for command in (["runs", str(store.path)], ["fit", str(store.path), "T"], words):
+    for command in (["runs", str(store.path)], ["fit", str(store.path), "T"]):
         main(command)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-    assert json.loads(out) | {"failed": 0, "finished": 4} == json.loads(out)
+        assert "Traceback" not in capsys.readouterr().err
+    done = run_sweep(expand("regression", [*TINY, "train.max_steps=6", "seed=0,1,2,3"]), store, workers=0)
+    assert not done.failed
+    assert len(done.results) == 4
+    assert path.name in done.results
+    assert json.loads((path / "status.json").read_text())["state"] == "finished"
 
 
 def test_the_checkpoint_of_another_run_is_not_used(tmp_path):

@@ -210,6 +210,7 @@ def test_the_report_opens_from_disk(page, tmp_path):
     assert all(url.startswith(("file:", "data:", "blob:")) for url in page.asked)
 
 
+@pytest.mark.slow
 def test_pictures_for_the_docs(page, screenshots, tmp_path):
     """Dashboard and report on the runs that come with the repository."""
     store = ROOT / "results" / "store"

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 Array = NDArray[np.float64]
 KNOTS = 14
@@ -108,6 +107,8 @@ def _tilts(value: ArrayLike, off: ArrayLike) -> Array:
 
 def _falling(x: Array, y: Array) -> tuple[Array, Array]:
     """The curve that falls with x and is nearest to y."""
+    from scipy.optimize import isotonic_regression  # half a second that a training run need not wait
+
     order = np.argsort(x, kind="stable")
     return x[order], np.asarray(isotonic_regression(y[order], increasing=False).x)
 

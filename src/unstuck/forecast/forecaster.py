@@ -20,8 +20,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from unstuck.errors import BadInput
-from unstuck.scalars import number
-from unstuck.theory.setting import real
+from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
 from .plateau import LATELY, MASTERED, plateau_left

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from unstuck.errors import BadInput
-from unstuck.theory.setting import real
+from unstuck.scalars import real
 
 from .censored import Data, Fit, fit
 from .formula import Term, column, parse

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 
@@ -23,6 +22,8 @@ def specialisation(mass: ArrayLike) -> float:
         >>> round(specialisation([[1, 0, 0], [0, 1, 0], [0, 0, 1]]), 6), round(specialisation([[5, 1, 1]] * 3), 6)
         (1.0, 0.0)
     """
+    from scipy.optimize import linear_sum_assignment  # half a second that most runs need not wait
+
     P = np.asarray(mass, dtype=float)
     h = P.shape[1]
     if len(P) < h:

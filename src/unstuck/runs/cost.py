@@ -9,8 +9,6 @@ from unstuck.spec import RunSpec
 from unstuck.tasks.markov import Markov
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.theory import blow_up_time
-from unstuck.theory.setting import Setting
 
 #: Multiply-adds a second that one thread of a current CPU core sustains on these models.
 RATE = 2.5e10
@@ -53,6 +51,8 @@ def _plateau(spec: RunSpec) -> int:
     if not spec.train.thresholds or spec.optim.lr == 0:
         return spec.train.max_steps
     if isinstance(t, SingleLocation) and spec.model_name == "toy":
+        from unstuck.theory import Setting, blow_up_time  # its solvers take half a second to import
+
         return round(blow_up_time(Setting(t.T, t.d, t.B, t.p)) / spec.optim.lr)
     slower = min(10.0, max(0.1, 1e-4 / spec.optim.lr))
     if isinstance(t, Recall):

@@ -18,8 +18,9 @@ from scipy.optimize import brentq
 from scipy.special import erf
 
 from unstuck.errors import BadInput
+from unstuck.scalars import real
 
-from .setting import Setting, check_threshold, real
+from .setting import Setting, check_threshold
 
 Array = NDArray[np.float64]
 

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unstuck.errors import BadInput
+from unstuck.scalars import real
 
 from .closed_form import blow_up_time
 from .integrate import NoConvergence, flowline, time_to_reach
 from .losses import Loss, ThreeVariableLoss, TwoVariableLoss
-from .setting import Kind, Setting, check_threshold, real
+from .setting import Kind, Setting, check_threshold
 
 Array = NDArray[np.float64]
 MAX_TIME = 1e25  # of a trajectory

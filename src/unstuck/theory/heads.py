@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 
 from unstuck.errors import BadInput
-
-from .setting import real, whole
+from unstuck.scalars import real, whole
 
 Array = NDArray[np.float64]
 RTOL, ATOL = 1e-8, 1e-12

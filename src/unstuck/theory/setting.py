@@ -1,11 +1,10 @@
 """The numbers a flow depends on, checked once: T, d, B, p and which flow (Sections 2.1 and 2.3)."""
 
-import math
-import numbers
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from unstuck.errors import BadInput, nearest
+from unstuck.scalars import real, whole
 
 Kind = Literal["exact", "reduced"]
 
@@ -13,23 +12,6 @@ Kind = Literal["exact", "reduced"]
 MAX_T, MAX_D = 10**9, 10**7
 #: Thresholds of the test loss, which starts at 1/2.
 MIN_THRESHOLD, MAX_THRESHOLD = 1e-6, 0.499999
-
-
-def whole(field: str, value: object, low: int, high: int, allowed: str) -> int:
-    """`value` as an int within [low, high]; True, 3.0 and "3" are not whole numbers here."""
-    ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not ok or not low <= int(value) <= high:  # type: ignore[call-overload]
-        raise BadInput(field, value, allowed)
-    return int(value)  # type: ignore[call-overload]
-
-
-def real(field: str, value: object, low: float, high: float, allowed: str) -> float:
-    """`value` as a float within [low, high]; NaN is refused."""
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    x = float(value) if ok else math.nan  # type: ignore[arg-type]
-    if not low <= x <= high:
-        raise BadInput(field, value, allowed)
-    return x
 
 
 def check_threshold(threshold: object) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
 from unstuck.papers.figure import Claim, Profile, Progress
@@ -186,7 +187,7 @@ def _curves(ax: Axes, table: pd.DataFrame, role: dict[str, str]) -> None:
     ax.axhline(0.1 if loss else 0.9, color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="loss on clean data" if loss else "accuracy on clean data")
     ax.set_ylim(0, 1.2 if loss else 1.02)
-    ax.legend(loc="upper right" if loss else "lower right")
+    ax.legend(loc="upper right" if loss else "upper left")
 
 
 def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
@@ -202,6 +203,7 @@ def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
     ax.set_yticks(range(len(ways)), list(reversed(ways)))
     furthest = float(np.minimum(rows["steps"], rows["last"]).max())
     ax.set(ylim=(-0.6, len(ways) - 0.4), xlabel="steps until learnt", xlim=(0, 1.06 * furthest))
+    ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.grid(axis="x", color="#E6E6E6", lw=0.6)
     ax.set_axisbelow(True)
 
@@ -242,11 +244,12 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
             elif len(ways) > 2:
                 faster += "; of the fixed ones none got there"
             claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
+    kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
     heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
-    claims.append(Claim(f"{case}: heads that look at the relevant token then, seeds in order", heads, None, None))
+    if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
+        claims.append(Claim(f"{case}: heads that look at the relevant token then, seeds in order", heads, None, None))
     if not {"none", "schedule"} <= set(ways):
         return claims
-    kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
     final = {way: ways[way].loc[np.isfinite(ways[way]["steps"]), "final"] for way in ("none", "schedule")}
     shown = {way: f"{x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items() if len(x)}
     ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)

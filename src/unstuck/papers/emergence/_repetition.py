@@ -176,7 +176,8 @@ def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:
             f"overfits: clean accuracy {GAP} or more below training-like accuracy at step {when:.0f}, {then}",
             found or "none",
             "too much repetition overfits",
-            bool(found) if there else None,
+            _mostly(runs.groupby(key)["overfits"].mean().max()) if there else None,
+            "to agree, more than half of the seeds of one repetition are to" if found else "",
         )
     ]
     back = _seeds(runs, key, "late", ())
@@ -185,6 +186,11 @@ def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:
         Claim("comes back late: overfits, and gets to 50% on clean data", text, "later groks", bool(back) or None)
     )
     return claims
+
+
+def _mostly(share: float) -> bool | None:
+    """Of seeds that do: no if none does; from some of them there is no telling."""
+    return True if share > 0.5 else False if share == 0 else None
 
 
 def _seeds(runs: pd.DataFrame, key: str, column: str, gaps: Sequence[str]) -> str:

@@ -327,6 +327,7 @@ def made_up(learnt, case="regression, T = 8", measure="clean_loss"):
             for step in np.arange(0, (at or 1000) + 101, 100.0):
                 value = 0.5 if at is None or step < at else 0.05
                 row = {"case": case, "measure": measure, "way": way, "seed": seed, "step": step, "value": value}
+                row |= {"evaluated": 64 if step % 200 else 2048}
                 row |= {"repetition": 0.5 if way == "schedule" and 100 < step < 300 else 0.0, "run_id": f"{way}{seed}"}
                 row |= {"learnt": np.nan if at is None else at, "left": np.nan if at is None else at / 2}
                 rows.append({**row, "heads": int(step >= 300) + 2 * (step >= 600)})
@@ -367,6 +368,16 @@ def test_claims_of_the_figure_follow_from_its_table():
     assert "p = 0.2" in figure.compare(other)[1].ours  # the best is that of what is claimed
     assert "p = 0.4" in figure.compare(other)[3].ours
     assert len(figure.draw(table).axes) == 2
+
+
+def test_what_a_run_ends_at_is_weighed_by_what_was_evaluated():
+    table = made_up({"none": [400], "schedule": [400]}, "recall, tokens = 8", "clean_accuracy")
+    more = [
+        table.iloc[-1:].assign(step=step, value=v, evaluated=n) for step, v, n in ((560, 1.0, 2048), (700, 0.5, 64))
+    ]
+    found = figure.summary(pd.concat([table, *more]))
+    assert found["final"].iloc[1] == pytest.approx((2048 * 1.0 + 64 * 0.5) / 2112)  # not what came right at 400 or 500
+    assert found["final"].iloc[0] == 0.05  # nothing later: its last row
 
 
 def test_the_figure_takes_its_runs_from_the_store(tmp_path, monkeypatch):

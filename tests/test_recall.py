@@ -214,6 +214,10 @@ def test_one_evaluation_by_luck_is_no_crossing():
 
 
 def test_what_holds_from_the_start_is_crossed_at_the_start():
+    perfect = RisingWatch((1.0,))
+    for step, value in enumerate((0.1, 0.9, 1.0, 1.0)):
+        perfect.evaluated(step, value, full=True)
+    assert perfect.crossings == {"1": 2.0}
     watch = RisingWatch((0.05, 0.5))
     watch.evaluated(0, 0.08, full=True)
     watch.evaluated(40, 0.09, full=True)
@@ -297,11 +301,30 @@ def test_no_head_is_named_where_none_is_needed():
     model = untrained()
     batch = task.sample(256, stream(0, "data"), {})
     names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
-    curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.3] for n in names}})
+    curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.4 if n == "attn_1_0" else 0.3] for n in names}})
     for chance in (-1.0, task.chance):  # nothing falls below it; everything is below it
         circuit = find_circuit(model, task, batch, curve, chance)
         assert [p.layer for p in circuit.parts] == [None, None]
         assert all(line.startswith("no head or layer") for line in circuit.says)
+
+
+@pytest.mark.parametrize("heads", [[(0, -1)], [(0, 7)], [(9, 0)], [(-1, 0)]])
+def test_heads_that_are_not_there_cannot_be_ablated(heads):
+    with pytest.raises(BadInput, match="layers from 0 to 1, heads from 0 to 1"), ablated(untrained(), heads):
+        pass
+
+
+def test_what_has_no_heads_or_no_probes_is_refused():
+    task, model = Recall(tokens=16, pairs=4), untrained()
+    batch = task.sample(8, stream(0, "data"), {})
+    with pytest.raises(BadInput, match="unstuck's Transformers"), ablated(torch.nn.Linear(2, 2), [(0, 0)]):
+        pass
+    with pytest.raises(BadInput, match="copy_LAYER_HEAD"):
+        find_circuit(model, task, batch, pd.DataFrame({"step": [0.0], "loss": [1.0]}), task.chance)
+    table = attention_table(model, batch, step=5)
+    for heads, steps in (([(0, 0)], [6]), ([(0, 2)], [5])):
+        with pytest.raises(BadInput, match="in the table: 4 heads, at steps 5"):
+            draw_attention(table, heads=heads, steps=steps)
 
 
 ALL = {(layer, head): 1.0 for layer in (0, 1) for head in (-1, 0, 1)}  # accuracy without a head, or a layer (-1)

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch, Task
 
 ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
@@ -31,10 +32,16 @@ def ablated(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None
     output over the batch. So run it on a large batch."""
     hooks = []
     by_layer: dict[int, list[int]] = {}
+    there: Any = [getattr(block, "attention", None) for block in getattr(model, "layers", [])]
+    if not there or any(attention is None for attention in there):
+        raise BadInput("model", type(model).__name__, "one of unstuck's Transformers: `layers`, each with `attention`")
     for layer, head in heads:
+        if not 0 <= layer < len(there) or not 0 <= head < there[layer].c.heads:
+            allowed = f"(layer, head) with layers from 0 to {len(there) - 1}, heads from 0 to {there[0].c.heads - 1}"
+            raise BadInput("heads", (layer, head), allowed)
         by_layer.setdefault(layer, []).append(head)
     for layer, which in by_layer.items():
-        attention: Any = model.get_submodule(f"layers.{layer}.attention")
+        attention = there[layer]
 
         def cut(module: nn.Module, args: tuple[Tensor], which: list[int] = which, qk: int = attention.c.qk) -> Tensor:
             y = args[0].clone()  # (n, T, heads qk), or (n, heads qk) where only the last position is computed
@@ -132,6 +139,8 @@ def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:
 def best_head(curve: pd.DataFrame, column: str) -> tuple[int, int]:
     """Layer and head with the highest attention of a kind, at the end."""
     columns = [c for c in curve if c.startswith(f"{column}_")]
+    if not columns or curve.empty:
+        raise BadInput("curve", ", ".join(map(str, curve)) or "empty", f"one with rows and columns {column}_LAYER_HEAD")
     _, layer, head = str(curve[columns].iloc[-1].idxmax()).rsplit("_", 2)
     return int(layer), int(head)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps:
     for i, (layer, head) in enumerate(heads):
         for j, step in enumerate(steps):
             part = table[(table["layer"] == layer) & (table["head"] == head) & (table["step"] == step)]
+            if part.empty:
+                steps_there = ", ".join(map(str, table["step"].unique()))
+                allowed = f"in the table: {len(table.groupby(['layer', 'head']))} heads, at steps {steps_there}"
+                raise BadInput("map", f"layer {layer}, head {head}, step {step}", allowed)
             ax = axes[i, j]
             image = ax.imshow(part.pivot_table("weight", "row", "column").to_numpy(), vmin=0, vmax=1, cmap="Greys")
             for set_ticks in (ax.set_xticks, ax.set_yticks):

@@ -145,8 +145,8 @@ def _run(
     if result.status == "stopped":
         directory.write_status({"state": "stopped", "step": result.steps, **before})
         return result_dict(result)
-    mapped = list(spec.train.maps)
-    if mapped and result.steps not in mapped:
+    mapped = [step for step in spec.train.maps if step <= result.steps]
+    if spec.train.maps and result.steps not in mapped:
         keep_map(run)
         mapped.append(result.steps)
     plain = result_dict(result)

@@ -34,7 +34,7 @@ class Recall(Task):
     beside: ClassVar[int] = 256  # an accuracy of 64 is off by 0.06
     decides: ClassVar[Literal["loss", "accuracy"]] = "accuracy"
 
-    tokens: Annotated[int, Field(ge=3, le=1_000_000)] = 64  # size of the vocabulary
+    tokens: Annotated[int, Field(ge=3, le=65_536)] = 64  # size of the vocabulary; it is drawn from without replacement
     pairs: Annotated[int, Field(ge=2, le=32_767)] = 8  # of a key and a value; the sequence has 2 pairs + 1 tokens
     B: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # mean copies of the query (in-context repetition)
     p: Probability = 0.0  # chance that the query is one of the two repeated tokens (cross-sample repetition)

@@ -184,7 +184,7 @@ class RisingWatch(Watch):
     def _below(self, threshold: float, before: int) -> list[Evaluation]:
         """What was below a threshold before a step: full evaluations, and, clearly so, means of so many small ones in
         a row that chance moves them by less than half of the threshold."""
-        need = math.ceil(16 * (1 - threshold) / threshold / self.probe)
+        need = max(1, math.ceil(16 * (1 - threshold) / threshold / self.probe))
         luck = 2 * math.sqrt(threshold * (1 - threshold) / (need * self.probe))
         earlier = [e for e in self.seen if e[0] < before]
         small = [e for e in earlier if not e[2]]

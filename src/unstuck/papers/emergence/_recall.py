@@ -12,7 +12,7 @@ from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.lab import TieredRun, grid, tuned
 from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
@@ -69,19 +69,28 @@ def crossing(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     return table[~(table["plateau_steps"] <= 0)]
 
 
+def fastest(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
+    """The plateaus of one threshold; where several rates have raced, those of the best rate of each size."""
+    part = crossing(table, threshold)
+    return tuned(part, ["tokens", "pairs"]) if len(set(part["lr"])) > 1 else part
+
+
 def both_laws(table: pd.DataFrame) -> list[Claim]:
     """The laws at 50% and at 5% beside the paper's, which is at 5%: only that one can agree with it."""
-    at_50 = law_claims(fit_or_none(crossing(table, 0.5), FORMULA), PAPER, where=", to 50%", r2=0.982)
-    at_5 = law_claims(fit_or_none(crossing(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
+    at_50 = law_claims(fit_or_none(fastest(table, 0.5), FORMULA), PAPER, where=", to 50%", r2=0.982)
+    at_5 = law_claims(fit_or_none(fastest(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
     guess = guessed(table)
-    if guess:  # then it stands only beside the paper's
-        at_5 = [replace(c, agrees=None, note="; ".join(filter(None, (c.note, guess)))) for c in at_5]
+    if guess:
+        alone = 1 / table["pairs"].max() > 0.05  # for all sizes: then it stands only beside the paper's
+        notes = ["; ".join(filter(None, (c.note, guess))) for c in at_5]
+        at_5 = [replace(c, agrees=None if alone else c.agrees, note=n) for c, n in zip(at_5, notes, strict=True)]
     return [*(replace(claim, agrees=None) for claim in at_50), *at_5]
 
 
 def guessed(table: pd.DataFrame) -> str:
     """What has to be said of 5%, where a guess among the context's values scores more."""
-    return "a guess scores more" if 1 / table["pairs"].max() > 0.05 else ""
+    few, many = (1 / table["pairs"].agg(f) > 0.05 for f in ("min", "max"))
+    return "a guess scores more" if many else "where there are few pairs, a guess scores more" if few else ""
 
 
 def first_step(run: pd.DataFrame, column: str, level: float) -> float:

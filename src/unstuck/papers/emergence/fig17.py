@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.observe.circuit import best_head, in_words, since
+from unstuck.observe.circuit import ROLES, best_head, in_words, since
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
@@ -43,7 +43,10 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     status = Store(store).run(run.spec.run_id).status() or {}
     circuit = status.get("result", {}).get("circuit")
     says = in_words(circuit, table) if circuit else []
-    return table[["tokens", "pairs", "seed", "step", "clean_accuracy", *heads]].assign(circuit="; ".join(says))
+    named = {part["role"]: part["layer"] for part in circuit["parts"]} if circuit else {}
+    return table[["tokens", "pairs", "seed", "step", "clean_accuracy", *heads]].assign(
+        circuit="; ".join(says), **{role: named.get(role, np.nan) for role in ROLES}
+    )
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -63,6 +66,12 @@ def draw(table: pd.DataFrame) -> Figure:
     return picture
 
 
+def _elsewhere(table: pd.DataFrame, kind: str, layer: int) -> str:
+    """The highest attention of a kind outside a layer, at the end, and where."""
+    rest = table[[c for c in table if c.startswith(f"{kind}_") and not c.startswith(f"{kind}_{layer}_")]].iloc[-1]
+    return f"{rest.max():.2f} in layer {int(str(rest.idxmax()).split('_')[1]) + 1}"
+
+
 def compare(table: pd.DataFrame) -> list[Claim]:
     jump = first_step(table, "clean_accuracy", 0.5)
     if np.isinf(jump):
@@ -72,7 +81,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
     ours = f"copying in layer {copies + 1}, selection in layer {selects + 1} of {layers}"
     paper = "copying in layer 3, selection in layer 4 of 4"
-    claims = [Claim("where", ours, paper, copies + 2 == layers == selects + 1)]
+    fits = copies + 2 == layers == selects + 1
+    named = [role for role, layer in zip(ROLES, (copies, selects), strict=True) if table[role].iloc[-1] == layer]
+    shown = " and ".join(named) or "none"
+    note = "" if len(named) == 2 else f"by attention; to agree, ablation is to name both: it names what {shown}"
+    claims = [Claim("where", ours, paper, (True if len(named) == 2 else None) if fits else False, note)]
+    others = {kind: _elsewhere(table, kind, layer) for kind, (layer, _) in best.items()}
+    text = f"copying {others['copy']}, selection {others['attn']}"
+    claims.append(Claim("most attention of that kind in another layer, at the end", text, None, None))
     risen = {kind: since(table, f"{kind}_{layer}_{head}") for kind, (layer, head) in best.items()}
     copying, selection = risen.values()
     if copying is not None and selection is not None:

@@ -8,10 +8,10 @@ the learning rate is tuned, as in the paper; here it is 1e-4 (fig4-tuned has the
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import FORMULA, NAMES, both_laws, crossing, law_runs, plot_plateaus
+from unstuck.papers.emergence._recall import FORMULA, NAMES, both_laws, fastest, law_runs, plot_plateaus
 from unstuck.papers.emergence._regression import fit_or_none, law_text
 from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, tuned
+from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, note, panels
 
 IN_PARTS = True  # a run that has not come to its end says nothing, but the others do
@@ -25,16 +25,10 @@ def runs(profile: Profile) -> list[TieredRun]:
     return law_runs(profile)
 
 
-def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Where several rates have raced, the best of each size."""
-    return tuned(table, ["tokens", "pairs"]) if len(set(table["lr"])) > 1 else table
-
-
 def draw(table: pd.DataFrame) -> Figure:
-    table = _best(table)
     picture, axes = panels(2, width=4.4, height=4.0)
     for ax, threshold, title in ((axes[0], 0.5, "to 50% accuracy"), (axes[1], 0.05, "to 5%, as the paper measures")):
-        part = crossing(table, threshold)
+        part = fastest(table, threshold)
         ax.set_title(title)
         if part.empty:
             note(ax, "chance is above this")
@@ -51,4 +45,4 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return both_laws(_best(table))
+    return both_laws(table)

@@ -27,6 +27,7 @@ IN_PARTS = True  # a case can be drawn before the others are done
 SEEDS, TIER = [0, 1, 2], 2
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
 LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
+SETTLED = 150  # steps after which a run that has learnt is looked at once more; runs go on for 500
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
 
@@ -110,10 +111,10 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
                 left=table["run_id"].map(crossed).astype(float),
             )
             # Other figures may have wanted some of these runs for longer.
-            until = (table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
+            until = np.ceil(table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
             table = table[table["step"] <= until]
             named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
-            measured = {"step": table["step"], "value": table[case.measure].round(5)}
+            measured = {"step": table["step"], "value": table[case.measure].round(5), "evaluated": table["evaluated"]}
             measured |= {"repetition": table.get("repetition", 0.0), "heads": _looking(table)}
             parts.append(pd.DataFrame({**named, **measured, **table[["left", "learnt", "run_id"]]}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -126,8 +127,8 @@ def _looking(table: pd.DataFrame) -> pd.Series:
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: steps until it has learnt and until it had left the plateau (infinite: not), its last step,
-    the measure on average after it has learnt, or else at its end, and the heads that had found the relevant token when
-    the plateau was left."""
+    the measure on average over all sequences seen from SETTLED steps after that on, or else at its end, and the heads
+    that had found the relevant token when the plateau was left."""
     rows = []
     for keys, run in table.groupby(["case", "measure", "way", "seed"], sort=False):
         learnt, left = run["learnt"].iloc[0], run["left"].iloc[0]
@@ -137,8 +138,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             "left": np.inf if np.isnan(left) else left,
             "heads": run.loc[run["step"] >= left, "heads"].head(1).max(),
         }
-        end = run[run["step"] > learnt] if (run["step"] > learnt).any() else run.tail(1)
-        rows.append({**row, "final": end["value"].mean()})
+        later = run["step"] >= learnt + SETTLED
+        end = run[later] if later.any() else run.tail(1)
+        rows.append({**row, "final": np.average(end["value"], weights=end["evaluated"])})
     return pd.DataFrame(rows)
 
 
@@ -226,7 +228,9 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
                 row[f"steps until {what}"] = _listed(part, column)
                 row[f"speed-up until {what}"] = "1" if way == "none" else _ratio(ways["none"], part, column)
             ends = part.loc[np.isfinite(part["steps"]), "final"]
-            rows.append(row | {"after that, on clean data": f"{kind} {ends.mean():.3f}" if len(ends) else "–"})
+            rows.append(
+                row | {f"from {SETTLED} steps later, on clean data": f"{kind} {ends.mean():.3f}" if len(ends) else "–"}
+            )
     return pd.DataFrame(rows)
 
 
@@ -253,7 +257,7 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     final = {way: ways[way].loc[np.isfinite(ways[way]["steps"]), "final"] for way in ("none", "schedule")}
     shown = {way: f"{x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items() if len(x)}
     ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)
-    claims.append(Claim(f"{case}: clean {kind} after it has learnt", ends, None, None))
+    claims.append(Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends, None, None))
     return claims
 
 

@@ -380,6 +380,19 @@ def test_what_a_run_ends_at_is_weighed_by_what_was_evaluated():
     assert found["final"].iloc[0] == 0.05  # nothing later: its last row
 
 
+def test_scheduled_runs_are_also_seen_where_those_without_repetition_end():
+    table = made_up({"none": [2000, 2000], "schedule": [400, 400]})  # which ends at 2,100
+    longer = [
+        table.iloc[-1:].assign(step=step, value=v) for step, v in ((1000.0, 0.04), (1900.0, 0.02), (2050.0, 0.01))
+    ]
+    claim = figure.compare(pd.concat([table, *longer]))[-1]
+    assert "where runs without repetition end" in claim.quantity
+    assert (
+        claim.ours == "none 0.275 (0.275 to 0.275), schedule 0.015 (0.015 to 0.015)"
+    )  # of one seed: the other is short
+    assert "where runs without repetition end" not in figure.compare(table)[-1].quantity
+
+
 def test_the_figure_takes_its_runs_from_the_store(tmp_path, monkeypatch):
     small = {"model.width": 16, "model.qk": 8, "train.probe_every": 5}
     case = figure.Case("regression", {"task.T": 4, "task.d": 2}, "p", [0.2], 12, after=0, more=small)

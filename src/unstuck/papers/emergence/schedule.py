@@ -8,7 +8,7 @@ not got there when it was stopped. Shaded: steps at which the schedule of the fi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ IN_PARTS = True  # a case can be drawn before the others are done
 SEEDS, TIER = [0, 1, 2], 2
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
 LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
-SETTLED = 150  # steps after which a run that has learnt is looked at once more; runs go on for 500
+SETTLED, WINDOW = 150, 350  # steps after which a run that has learnt is looked at once more, and for how many
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
 
@@ -41,6 +41,7 @@ class Case:
     fixed: Sequence[float]  # weakest first, the last one too strong
     max_steps: int
     after: int = 500
+    until: int = 0  # steps of the scheduled runs, if they are to be seen where those without repetition end
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,8 +77,8 @@ CASES: dict[Profile, list[Case]] = {
         Case("recall", {"task.tokens": 12, "task.pairs": 3}, "B", [2], 200, after=0, more=SMALL),
     ],
     "cpu": [
-        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000),
-        Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000),
+        Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000, until=4750),
+        Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000, until=7250),
         Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
     ],
     "paper": [
@@ -88,7 +89,18 @@ CASES: dict[Profile, list[Case]] = {
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    return [run for case in CASES[profile] for way in _ways(case, profile).values() for run in way]
+    """What `data` takes; and the scheduled runs for longer, for a look at them when runs without repetition have learnt
+    as well."""
+    found = []
+    for case in CASES[profile]:
+        ways = _ways(case, profile)
+        longer = [_until(run, case.until) for run in ways["schedule"]] if case.until else []
+        found += [run for way in ways.values() for run in way] + longer
+    return found
+
+
+def _until(run: TieredRun, step: int) -> TieredRun:
+    return run._replace(spec=replace(run.spec, train=replace(run.spec.train, at_least=step)))
 
 
 def _ways(case: Case, profile: Profile) -> dict[str, list[TieredRun]]:
@@ -103,21 +115,29 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         done = {way: finished(mine, store) for way, mine in ways.items()}
         if any(len(done[way]) < len(mine) for way, mine in ways.items()):
             continue
+        ends = _ends(done["none"], case).groupby(done["none"]["seed"]).max()
         for way, mine in ways.items():
-            table, ends = curves(mine, store), done[way].set_index("run_id")
-            crossed = ends.get(f"crossing_{LEFT[case.measure]:g}", pd.Series(dtype=float))
+            table, run = curves(mine, store), done[way].set_index("run_id")
+            crossed = run.get(f"crossing_{LEFT[case.measure]:g}", pd.Series(dtype=float))
             table = table.assign(
-                learnt=table["run_id"].map(ends["plateau_steps"]).astype(float),
+                learnt=table["run_id"].map(run["plateau_steps"]).astype(float),
                 left=table["run_id"].map(crossed).astype(float),
             )
             # Other figures may have wanted some of these runs for longer.
-            until = np.ceil(table["learnt"] + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
+            until = table["run_id"].map(_ends(run, case))
+            if way == "schedule":
+                until = np.maximum(until, table["seed"].map(ends))
             table = table[table["step"] <= until]
             named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
             measured = {"step": table["step"], "value": table[case.measure].round(5), "evaluated": table["evaluated"]}
             measured |= {"repetition": table.get("repetition", 0.0), "heads": _looking(table)}
             parts.append(pd.DataFrame({**named, **measured, **table[["left", "learnt", "run_id"]]}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _ends(done: pd.DataFrame, case: Case) -> pd.Series:
+    """The last steps of runs that are looked at: some after they have learnt."""
+    return np.ceil(done["plateau_steps"].astype(float) + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
 
 
 def _looking(table: pd.DataFrame) -> pd.Series:
@@ -127,8 +147,10 @@ def _looking(table: pd.DataFrame) -> pd.Series:
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: steps until it has learnt and until it had left the plateau (infinite: not), its last step,
-    the measure on average over all sequences seen from SETTLED steps after that on, or else at its end, and the heads
-    that had found the relevant token when the plateau was left."""
+    the measure from SETTLED steps after that on, or else at its end (`final`), and where the run without repetition of
+    the same seed ends (`then`), if it went on so long; and the heads that had found the relevant token when the plateau
+    was left."""
+    none = table[table["way"] == "none"].groupby(["case", "seed"])["step"].max()
     rows = []
     for keys, run in table.groupby(["case", "measure", "way", "seed"], sort=False):
         learnt, left = run["learnt"].iloc[0], run["left"].iloc[0]
@@ -138,10 +160,19 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             "left": np.inf if np.isnan(left) else left,
             "heads": run.loc[run["step"] >= left, "heads"].head(1).max(),
         }
-        later = run["step"] >= learnt + SETTLED
-        end = run[later] if later.any() else run.tail(1)
-        rows.append({**row, "final": np.average(end["value"], weights=end["evaluated"])})
+        same = none.get((row["case"], row["seed"]), np.nan)
+        row |= {"final": _mean(run, learnt + SETTLED, learnt + WINDOW + SETTLED + 1), "then": np.nan}
+        if run["step"].max() >= same - WINDOW / 2:  # rows stand apart
+            row["then"] = _mean(run, same - WINDOW, same)
+        rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _mean(run: pd.DataFrame, low: float, high: float) -> float:
+    """The measure over all sequences that it was evaluated on between two steps, or else in the last row."""
+    part = run[run["step"].between(low, high)]
+    part = part if len(part) else run.tail(1)
+    return float(np.average(part["value"], weights=part["evaluated"]))
 
 
 def roles(found: pd.DataFrame, column: str = "steps") -> dict[str, str]:
@@ -258,6 +289,14 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
     shown = {way: f"{x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items() if len(x)}
     ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)
     claims.append(Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends, None, None))
+    both = pd.DataFrame({way: ways[way].set_index("seed")["then"] for way in ("none", "schedule")})
+    both = both[np.isfinite(ways["none"].set_index("seed")["steps"])].dropna()
+    if len(both):
+        text = ", ".join(f"{way} {x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in both.items())
+        what = (
+            f"{case}: clean {kind} where runs without repetition end, {SETTLED + WINDOW} steps after they have learnt"
+        )
+        claims.append(Claim(what, text, None, None))
     return claims
 
 

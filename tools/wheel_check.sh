@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 pip=(-m pip --quiet --disable-pip-version-check)
 "$python" "${pip[@]}" wheel --no-deps --wheel-dir "$work" "$root"
 "$python" -m venv "$work/env"
-"$work/env/bin/python" "${pip[@]}" install --no-compile -c "$root/constraints.txt" "$work"/unstuck-*.whl
+"$work/env/bin/python" "${pip[@]}" install -c "$root/constraints.txt" "$work"/unstuck-*.whl
 cd "$work"
 env/bin/python -c "import unstuck; assert 'site-packages' in unstuck.__file__, unstuck.__file__"
 env/bin/unstuck predict --T 4096 --d 64 --json

@@ -243,7 +243,7 @@ def test_a_run_nobody_is_at_is_not_shown_as_running(store):
 
 def sweep_words(stops: int) -> list[str]:
     """Runs long enough to be at work whenever they are stopped."""
-    return [*TINY, f"train.max_steps={150 + 150 * stops}", "seed=0,1,2,3"]
+    return [*TINY, f"train.max_steps={150 + 150 * stops}", "seed=0,1,2,3,4,5"]
 
 
 def start_sweep(out: Path, stops: int = 3) -> "subprocess.Popen[bytes]":
@@ -257,10 +257,14 @@ def at_work(out: Path, since: float) -> bool:
     return any(p.stat().st_mtime > since for p in out.glob("*/checkpoint/*") if p.exists())
 
 
-def until_at_work(process: "subprocess.Popen[bytes]", out: Path, since: float) -> None:
-    while process.poll() is None and not at_work(out, since):
+def sweep_at_work(out: Path, stops: int) -> "subprocess.Popen[bytes]":
+    """A sweep that has written a checkpoint since it was started."""
+    begun = time.time()
+    process = start_sweep(out, stops)
+    while process.poll() is None and not at_work(out, begun):
         time.sleep(0.02)
     assert process.poll() is None, "the sweep was over before it could be stopped"
+    return process
 
 
 def kill_at_random(out: Path, times: int, seed: int, stops: int) -> None:
@@ -268,9 +272,7 @@ def kill_at_random(out: Path, times: int, seed: int, stops: int) -> None:
     rng = random.Random(seed)
     finished: dict[str, bytes] = {}
     for _ in range(times):
-        begun = time.time()
-        process = start_sweep(out, stops)
-        until_at_work(process, out, begun)
+        process = sweep_at_work(out, stops)
         time.sleep(rng.uniform(0.0, 0.5))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -284,9 +286,7 @@ def kill_at_random(out: Path, times: int, seed: int, stops: int) -> None:
 
 def interrupt(out: Path, stops: int) -> None:
     """Ctrl-C: the sweep ends by itself, and no run is left as if it were under way."""
-    begun = time.time()
-    process = start_sweep(out, stops)
-    until_at_work(process, out, begun)
+    process = sweep_at_work(out, stops)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) == 1
     states = {(run.status() or {}).get("state") for run in Store(out)}
@@ -295,9 +295,7 @@ def interrupt(out: Path, stops: int) -> None:
 
 def kill_a_worker(out: Path, stops: int) -> None:
     """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and ends well."""
-    begun = time.time()
-    process = start_sweep(out, stops)
-    until_at_work(process, out, begun)
+    process = sweep_at_work(out, stops)
     (worker, *_) = children(process.pid)
     os.kill(worker, signal.SIGKILL)
     assert process.wait(timeout=300) == 0

@@ -280,24 +280,28 @@ def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
                 faster += "; of the fixed ones none got there"
             claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
     kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
-    heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
     if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
+        heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
         claims.append(Claim(f"{case}: heads that look at the relevant token then, seeds in order", heads, None, None))
     if not {"none", "schedule"} <= set(ways):
         return claims
     final = {way: ways[way].loc[np.isfinite(ways[way]["steps"]), "final"] for way in ("none", "schedule")}
-    shown = {way: f"{x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in final.items() if len(x)}
+    shown = {way: _spread(x) for way, x in final.items() if len(x)}
     ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)
     claims.append(Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends, None, None))
     both = pd.DataFrame({way: ways[way].set_index("seed")["then"] for way in ("none", "schedule")})
     both = both[np.isfinite(ways["none"].set_index("seed")["steps"])].dropna()
     if len(both):
-        text = ", ".join(f"{way} {x.mean():.3f} ({x.min():.3f} to {x.max():.3f})" for way, x in both.items())
+        text = ", ".join(f"{way} {_spread(x)}" for way, x in both.items())
         what = (
             f"{case}: clean {kind} where runs without repetition end, {SETTLED + WINDOW} steps after they have learnt"
         )
         claims.append(Claim(what, text, None, None))
     return claims
+
+
+def _spread(values: pd.Series) -> str:
+    return f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
 
 
 def _numbers(values: pd.Series) -> str:

@@ -346,6 +346,7 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
     batch = task.sample(64, stream(0, "data"), {})
     rows = [{"layer": a, "head": b, "without": x} for (a, b), x in {**ALL, **without}.items()]
     monkeypatch.setattr("unstuck.observe.circuit.ablations", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr("unstuck.observe.circuit.without_heads", lambda *_: 1.0)
     names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
     curve = pd.DataFrame({"step": [0, 10, 20], **{n: [0.1, 0.1, 0.2] for n in names}})
     curve[f"copy_{layers[0]}_0"], curve[f"attn_{layers[1]}_0"] = [0.1, 0.9, 0.9], [0.1, 0.1, 0.8]
@@ -359,6 +360,51 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
     assert in_words(circuit.as_dict(), curve) == circuit.says
     if named[0] == (None, None) != named[1]:
         assert "accuracy without it 100%, without its layer 60%" in circuit.says[0]
+
+
+@pytest.mark.parametrize(
+    ("needed", "named"),
+    [
+        ([{(1, 0), (0, 0)}], [(1, 0), (0, 0)]),  # each stands in for the other, in another layer
+        ([{(1, 0), (0, 1)}], [(1, 0), (0, 0), (0, 1)]),  # the strongest first, until it falls
+        ([{(1, 0), (0, 0)}, {(0, 2), (0, 3)}], []),  # but so it does without any two
+        ([{(1, 0), (0, 3)}], []),  # not without most of the model
+    ],
+)
+def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together(monkeypatch, needed, named):
+    """Three layers of four heads; accuracy falls to chance when all of a set in `needed` are gone."""
+    task = Recall(tokens=16, pairs=4)
+    batch = task.sample(64, stream(0, "data"), {})
+
+    def without(model, task, batch, heads, measure="accuracy"):
+        return 0.25 if any(one <= set(heads) for one in needed) else 1.0
+
+    rows = [
+        {"layer": a, "head": b, "without": 0.25 if a == 2 and b == -1 else 1.0}
+        for a in range(3)
+        for b in (-1, *range(4))
+    ]
+    monkeypatch.setattr("unstuck.observe.circuit.ablations", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr("unstuck.observe.circuit.without_heads", without)
+    ends = {(1, 0): 0.9, (0, 0): 0.5, (0, 1): 0.4, (1, 1): 0.3, (1, 2): 0.25, (1, 3): 0.22, (0, 2): 0.1, (0, 3): 0.05}
+    curve = pd.DataFrame({"step": [0, 10]} | {f"copy_{a}_{b}": [0.01, x] for (a, b), x in ends.items()})
+    curve = curve.assign(**{f"copy_2_{b}": [0.01, 0.8] for b in range(4)})  # too late to be of use
+    curve = curve.assign(**{f"attn_{a}_{b}": [0.1, 0.1 + 0.2 * a] for a in range(3) for b in range(4)})
+
+    def knows(inputs):
+        return torch.nn.functional.one_hot(batch.targets, 16).float()
+
+    circuit = find_circuit(knows, task, batch, curve, task.chance)
+    copies, selects = circuit.parts
+    assert (copies.together, copies.layer, selects.layer) == (named, None, 2)
+    stored = json.loads(json.dumps(circuit.as_dict()))
+    assert in_words(stored, curve) == circuit.says
+    if len(named) == 3:
+        words = "3 heads together copy: layer 2 head 1, layer 1 heads 1 and 2"
+        assert circuit.says[0].startswith(words)
+        assert "accuracy without them 25%, without as many others 100%" in circuit.says[0]
+    if not named:
+        assert circuit.says[0].startswith("no head or layer is named that copies")
 
 
 def test_ablation_cuts_one_head_and_only_while_it_lasts():

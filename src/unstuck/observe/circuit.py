@@ -4,13 +4,14 @@ ablation.
 An induction head takes two steps. A head that *copies* looks from a value to the key before it, so that the value's
 position knows its key; a head that *selects*, in a later layer, looks from the query to the value whose key it is. Such
 attention alone proves little: other heads may do the same, or nothing may come of it. So a head is named only if the
-model cannot do without it, and can do without any other.
+model cannot do without it, and can do without any other; and where others stand in for it, only together with them.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -21,6 +22,7 @@ from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch, Task
 
 ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
+PLURAL = {"copies": "copy", "selects": "select"}
 LEARNT = 0.25  # of the way from chance to 1: below that there is nothing whose circuit could be named
 COLLAPSED = 0.2  # of the accuracy above chance: what is left at most when a needed part is taken away
 SPARED = 0.5  # of it: what is left at least when any other part is
@@ -59,6 +61,14 @@ def ablated(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None
 
 
 @torch.no_grad()
+def without_heads(
+    model: Any, task: Task, batch: Batch, heads: Iterable[tuple[int, int]], measure: str = "accuracy"
+) -> float:
+    """The measure on `batch` without some heads, given as (layer, head)."""
+    with ablated(model, heads):
+        return task.measures(model(batch.inputs), batch)[measure].mean().item()
+
+
 def ablations(model: Any, task: Task, batch: Batch, measure: str = "accuracy") -> pd.DataFrame:
     """The measure on `batch` without each head, and without all heads of each layer (`head` is -1)."""
     layers, heads = len(model.layers), model.c.heads
@@ -66,15 +76,14 @@ def ablations(model: Any, task: Task, batch: Batch, measure: str = "accuracy") -
     rows = []
     for layer, head in parts:
         cut = [(layer, h) for h in range(heads)] if head == -1 else [(layer, head)]
-        with ablated(model, cut):
-            value = task.measures(model(batch.inputs), batch)[measure].mean().item()
-        rows.append({"layer": layer, "head": head, "without": value})
+        rows.append({"layer": layer, "head": head, "without": without_heads(model, task, batch, cut, measure)})
     return pd.DataFrame(rows)
 
 
 @dataclass(frozen=True)
 class Part:
-    """The head that plays a role, or the layer whose heads share it; or, where neither is needed, nothing."""
+    """The head that plays a role, or the layer whose heads share it, or the heads of several layers that do; or, where
+    none of these is needed, nothing."""
 
     role: str
     layer: int | None = None
@@ -82,6 +91,8 @@ class Part:
     attention: float = 0.0  # of the best head, at the end
     since: int | None = None  # the step from which on that was more than half of the way from its start to its end
     without: float | None = None  # the accuracy that is left when it is ablated
+    together: list[tuple[int, int]] = field(default_factory=list)  # heads of several layers, the strongest first
+    without_others: float | None = None  # the accuracy that is left without as many of the weakest heads instead
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,9 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
     the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and ablating any head outside
     the circuit leaves at least half of it. Where the heads of a layer stand in for each other, the layer is named by
-    the same rule. Nothing is named in a model that is not a quarter of the way from chance to 1, nor where what would
-    select does not come after what copies.
+    the same rule. Where layers do, the fewest of the strongest heads are, without which at most a fifth is left, if
+    without as many of the weakest ones of the same layers at least half is. Nothing is named in a model that is not a
+    quarter of the way from chance to 1, nor where what would select does not come after what copies.
     """
     with torch.no_grad():
         accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
@@ -125,9 +137,38 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
             part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
         elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
             part = replace(part, layer=layer, without=_without(table, layer, -1))
+        elif learnt:
+            part = _shared(part, _ranked(curve, role, best), partial(without_heads, model, task, batch), chance, above)
         parts.append(part)
     says = [_says(part, best[part.role], table) for part in parts]
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
+
+
+def _ranked(curve: pd.DataFrame, role: str, best: Mapping[str, tuple[int, int]]) -> list[tuple[int, int]]:
+    """The heads that may play a role, by their attention for it, the highest first: what copies comes before the layer
+    that selects most, what selects after the one that copies most."""
+    (copying, _), (selecting, _) = best["copies"], best["selects"]
+    at_end = curve.filter(regex=rf"^{ROLES[role]}_\d+_\d+$").iloc[-1].sort_values(ascending=False, kind="stable")
+    heads = [tuple(map(int, str(column).split("_")[1:])) for column in at_end.index]
+    return [(layer, head) for layer, head in heads if (layer < selecting if role == "copies" else layer > copying)]
+
+
+def _shared(
+    part: Part,
+    ranked: list[tuple[int, int]],
+    without: Callable[[list[tuple[int, int]]], float],
+    chance: float,
+    above: float,
+) -> Part:
+    """The part with the fewest of the strongest heads that collapse together, if as many of the weakest do not."""
+    for many in range(2, len(ranked) // 2 + 1):
+        strongest, weakest = ranked[:many], ranked[-many:]
+        if (left := without(strongest)) - chance <= COLLAPSED * above:
+            spared = without(weakest)
+            if spared - chance < SPARED * above:
+                break
+            return replace(part, without=left, together=strongest, without_others=spared)
+    return part
 
 
 def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:
@@ -166,6 +207,15 @@ def _says(part: Part, best: tuple[int, int], table: pd.DataFrame) -> str:
     strength = f"attention from {to} {part.attention:.2f}"
     if part.since is not None:
         strength += f", most of it since step {part.since}"
+    if part.together:
+        layers = dict.fromkeys(layer for layer, _ in part.together)
+        where = ", ".join(
+            f"layer {one + 1} {'head' if len(which) == 1 else 'heads'} {' and '.join(which)}"
+            for one in layers
+            if (which := [str(head + 1) for layer, head in part.together if layer == one])
+        )
+        strength += f"; accuracy without them {part.without:.0%}, without as many others {part.without_others:.0%}"
+        return f"{len(part.together)} heads together {PLURAL[part.role]}: {where} ({strength})"
     if part.layer is None:
         strength += f"; accuracy without it {_without(table, layer, head):.0%}"
         strength += f", without its layer {_without(table, layer, -1):.0%}"

@@ -7,6 +7,7 @@ the transition; then all data are diverse again. The loss on clean data tells be
 when a shortcut is found that only repeated data have.
 """
 
+import itertools
 import math
 import warnings
 from numbers import Real
@@ -19,7 +20,9 @@ from unstuck.forecast.plateau import PlateauDetector, mean
 from unstuck.scalars import is_whole, number
 
 NEAR = 0.5  # part of a plateau from which on its end is waited for
-LATELY = 3  # measurements on clean data that are compared with those before
+LATELY = 3  # measurements on clean data, at least, that are compared with those before
+SURE = 4.0  # standard errors by which they must differ: they are looked at often
+RECENT = 30  # measurements that their noise is told from
 KEPT = 100  # times `patience`: losses that are looked back on
 
 
@@ -47,7 +50,8 @@ class DiversitySchedule:
 
     The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
     steps, also while nothing is repeated, since they are compared with those before. From the sixth value on the
-    schedule goes by them, before that by the loss it is trained on.
+    schedule goes by them, before that by the loss it is trained on. Measure it on the same sequences each time: the
+    noisier it is, the more values it takes to tell a fall from chance.
 
     A learner whose loss stands still may be on its way: tell the schedule what a `Forecaster` or a `Watch` says,
     `schedule.forecasted(watch.forecast())`, and it does not begin to repeat where half of the time is over.
@@ -99,6 +103,7 @@ class DiversitySchedule:
         self.last_clean: float | None = None  # on clean data there
         self.settled: float | None = None  # that it came to rest at with this repetition
         self.clean: list[float] = []  # on clean data, in this stage
+        self.recent: list[float] = []  # the last of them, in whatever stage
         self.warned = False
         self.expected = 0  # step until which the plateau's end, forecast to be near, is waited for
         self.wait = 0  # steps before it may be called stuck again
@@ -159,8 +164,8 @@ class DiversitySchedule:
     def _learnt(self, loss: float) -> bool:
         return self.plateau is not None and loss <= self.mastered * self.plateau
 
-    def _fallen(self, now: float, before: float) -> bool:
-        return now < (1 - self.fall) * before
+    def _fallen(self, now: float, before: float, chance: float = 0.0) -> bool:
+        return now < before - max(self.fall * before, chance)
 
     def measured(self, clean: Any) -> None:
         """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
@@ -169,14 +174,37 @@ class DiversitySchedule:
         if not math.isfinite(clean) or self.stage == "done" or not self._above(clean):
             return
         self.clean.append(clean)
+        self.recent = [*self.recent[1 - RECENT :], clean]
         if self.stage != "repeating" or self.last_clean is None:
             del self.clean[:-LATELY]
             return
-        before, lately = self.clean[:-LATELY], median(self.clean[-LATELY:])
-        high = lately > (1 + self.fall) * self.last_clean
-        below = len(self.clean) >= LATELY and self._fallen(lately, self.last_clean)
-        if below or (len(before) >= LATELY and not high and self._fallen(lately, median(before))):
+        noise = self._noise()
+        enough = math.ceil((self._chance(noise, 1) / (self.fall * self.last_clean)) ** 2) if self.last_clean else 0
+        # A deep fall shows in a few values, however noisy; that one of `fall` is not hidden takes more.
+        if any(self._transition(many, noise) for many in sorted({LATELY, max(LATELY, enough)})):
             self._change(0.0, "released")
+
+    def _transition(self, many: int, noise: float) -> bool:
+        """Have the last so many measurements on clean data fallen, by more than their noise?"""
+        before, now = self.clean[:-many], self.clean[-many:]
+        if len(now) < many or self.last_clean is None:
+            return False
+        lately = median(now)
+        if self._fallen(lately, self.last_clean, self._chance(noise, many, LATELY)):
+            return True
+        if len(before) < LATELY or lately > (1 + self.fall) * self.last_clean:
+            return False
+        return self._fallen(lately, median(before), self._chance(noise, many, len(before)))
+
+    def _noise(self) -> float:
+        """Standard deviation of a measurement on clean data, from how each differs from the one before."""
+        if len(self.recent) <= LATELY:
+            return 0.0
+        return 1.4826 * median(abs(a - b) for a, b in itertools.pairwise(self.recent)) / math.sqrt(2)
+
+    def _chance(self, noise: float, *many: int) -> float:
+        """By how much medians of so many measurements may differ by chance."""
+        return SURE * 1.25 * noise * math.sqrt(sum(1 / n for n in many))
 
     def forecasted(self, forecast: Forecast) -> None:
         """Take a forecast of the first plateau's end: one that is near is waited for, until it is overdue."""
@@ -194,16 +222,17 @@ class DiversitySchedule:
     def state_dict(self) -> dict[str, Any]:
         """Where it is, in plain values, for a checkpoint; settings are those of the schedule that loads it."""
         kept = {name: getattr(self, name) for name in PROGRESS}
-        lists = {"clean": list(self.clean), "changes": [list(c) for c in self.changes]}
+        lists = {"clean": list(self.clean), "recent": list(self.recent), "changes": [list(c) for c in self.changes]}
         return {**kept, **lists, "values": list(self.detector.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        wanted = {*PROGRESS, "clean", "changes", "values"}
+        wanted = {*PROGRESS, "clean", "recent", "changes", "values"}
         if not isinstance(state, dict) or not wanted <= set(state) or state["stage"] not in STAGES:
             raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
         for name in PROGRESS:
             setattr(self, name, state[name])
-        self.clean, self.detector.values = list(state["clean"]), list(state["values"])
+        self.clean, self.recent = list(state["clean"]), list(state["recent"])
+        self.detector.values = list(state["values"])
         self.changes = [(int(step), float(level)) for step, level in state["changes"]]
 
 

@@ -16,6 +16,7 @@ from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.forecast import protocol
 from unstuck.forecast.calibration import Calibration, calibrate, shipped
+from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.protocol import emerged_runs
 from unstuck.forecast.signals import gain, parting, sharpening
@@ -92,8 +93,77 @@ def test_a_law_is_a_second_opinion_weighed_by_how_sure_it_is():
 def test_what_has_not_happened_by_now_happens_later(plateau, spread, now):
     silent = pd.DataFrame({"step": [0.0, now], "attn_0_0": 0.03})
     found = Forecaster(prior=(plateau, spread), calibrations=exact()).of_curve(silent)
-    assert now * (1 - 1e-9) <= found.low <= found.plateau <= found.high
-    assert 0 <= found.elapsed <= 1 + 1e-9
+    overdue = math.log(now / plateau) / spread  # standard deviations
+    if overdue > 2.33:
+        assert (found.plateau, found.low, found.high, found.elapsed, found.refuted) == (None, None, None, None, plateau)
+        assert "which has not come true" in str(found)
+    elif overdue < 2.32:
+        assert now * (1 - 1e-9) <= found.low <= found.plateau <= found.high
+        assert 0 <= found.elapsed <= 1 + 1e-9
+
+
+def test_a_law_that_has_not_come_true_does_not_outweigh_a_sign():
+    curve = by_the_law(2000, upto=0.5)
+    alone = Forecaster(calibrations=exact()).of_curve(curve)
+    both = Forecaster(prior=(100, 0.05), calibrations=exact()).of_curve(curve)
+    assert (both.plateau, both.low, both.high) == (alone.plateau, alone.low, alone.high)
+    assert both.refuted == 100
+    hopeless = pd.read_csv(Path(__file__).parents[1] / "results" / "hopeless.csv")
+    for _, run in hopeless[hopeless["seed"] >= 10].groupby(["kind", "seed"]):
+        said = Forecaster("gain", prior=(530, 0.078)).of_curve(run)
+        assert (said.plateau, said.refuted) == (None, 530)
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ({"loss": 0.55}, "attention was last looked at at step 500"),
+        ({"loss": math.nan}, "the run has diverged"),
+        ({"loss": math.inf}, "the run has diverged"),
+        ({"loss": 1e6}, "the run has diverged"),
+    ],
+)
+def test_what_was_seen_long_ago_is_said_to_be(later, expected):
+    """A run of 500 steps with attention, and 4,000 more without."""
+    seen = by_the_law(1000, upto=0.5).assign(loss=0.55)
+    after = pd.DataFrame({"step": np.arange(550, 4500, 50), **later})
+    said = Forecaster(calibrations=exact()).told(pd.concat([seen, after], ignore_index=True))
+    assert expected in str(said)
+    assert said.step == 4450
+    assert (said.plateau, said.sign) == (None, False)
+    soon = pd.concat([seen, after[after["step"] < 900]], ignore_index=True)
+    if not said.diverged:
+        assert Forecaster(calibrations=exact()).told(soon).low >= 850
+
+
+def test_what_ended_is_what_is_said_to_have():
+    """A loss that falls from its plateau, and heads that never look where induction heads do."""
+    steps = np.arange(0, 4000, 50.0)
+    loss = np.where(steps < 2600, 3.9, np.maximum(0.3, 3.9 - (steps - 2600) / 100))
+    noise = np.random.default_rng(0).uniform(0.018, 0.022, len(steps))
+    said = Forecaster().told(pd.DataFrame({"step": steps, "loss": loss, "induction_0_0": noise}))
+    assert (said.over, said.formed) == (True, False)
+    assert "no induction head has formed" in str(said)
+    assert (said.plateau, said.low, said.high, said.elapsed) == (None, None, None, None)
+
+
+def test_measures_in_another_unit_or_of_words_are_refused():
+    curve = pd.DataFrame({"step": [0.0, 10.0, 20.0], "entropy_0_0": [3.1, 3.0, 2.9]})
+    with pytest.raises(BadInput, match=r"entropy_0_0 is '3\.1', but must be at most 1"):
+        Forecaster().of_curve(curve)
+    with pytest.raises(BadInput, match="made of numbers"):
+        Forecaster().told(curve.assign(entropy_0_0=0.9, loss=["low", "high", "low"]))
+
+
+@given(st.integers(12, 200), st.floats(1e-4, 1e-2), st.floats(0.1, 10))
+@settings(max_examples=50, deadline=None)
+def test_a_loss_that_falls_without_noise_is_said_to(rows, part, level):
+    """From the first half to the second, a straight line falls by half of what it falls in all."""
+    losses = [level * (1 - part * i / rows) for i in range(rows)]
+    assert falls_slowly(losses) is None or falls_slowly(losses) == pytest.approx(part / 2, rel=0.2)
+    assert falls_slowly([level] * rows) is None
+    if rows > 60:
+        assert falls_slowly(losses) is not None
 
 
 def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
@@ -285,7 +355,19 @@ def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, offline_wandb):
     run.finish()
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     assert eventually(lambda: file.stat().st_size > 7 and len(read_curve(file)) == len(curve))  # W&B writes it late
-    for source in (tmp_path / "c.csv", tmp_path / "tb", file):
+    (mine,) = (tmp_path / "tb").iterdir()
+    with SummaryWriter(str(tmp_path / "tb"), filename_suffix=".other") as other:
+        other.add_scalar("attn_1_1", 0.9, 10**6)  # a neighbour, which is not meant where a file is named
+    with SummaryWriter(str(tmp_path / "tensors")) as newer:
+        for row in curve.to_dict("records"):
+            newer.add_scalar("attn_1_1", row["attn_1_1"], int(row["step"]), new_style=True)
+    damaged = tmp_path / "damaged.wandb"
+    content = bytearray(file.read_bytes())
+    content[14 + 40 : 14 + 80] = b"\xff" * 40
+    damaged.write_bytes(bytes(content))
+    with pytest.raises(BadInput, match="a .wandb file that can be read"):
+        read_curve(damaged)
+    for source in (tmp_path / "c.csv", mine, tmp_path / "tensors", file):
         found = read_curve(source)
         assert found["step"].tolist() == curve["step"].tolist()
         assert found["attn_1_1"].to_numpy() == pytest.approx(curve["attn_1_1"].to_numpy(), rel=1e-5)

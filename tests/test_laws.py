@@ -90,6 +90,11 @@ def test_a_run_that_did_not_look_out_for_a_threshold_is_not_censored_there():
     assert nobody["status"].tolist() == ["censored"]
 
 
+def test_a_table_without_status_has_that_of_its_crossings():
+    found = at_threshold(pd.DataFrame({"crossing_0.5": [5.0, None], "steps": [9, 9]}), 0.5)
+    assert found["status"].tolist() == ["emerged", "censored"]
+
+
 def test_thresholds_are_read_from_a_csv_and_missing_ones_are_none(tmp_path):
     table = pd.DataFrame({"status": ["emerged", "censored", "emerged"], "plateau_steps": [10.0, None, 7.0]})
     table = table.assign(**{"crossing_0.4": [5.0, None, None], "thresholds": [[0.4], [0.4, 0.1], None]})

@@ -12,6 +12,9 @@ from torch.nn import functional as F
 from unstuck import Watch
 from unstuck.errors import BadInput, Impossible
 from unstuck.observe.attention import attention_columns
+from unstuck.runs.execute import execute
+from unstuck.runs.store import Store
+from unstuck.spec import load_spec
 from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
 
@@ -260,3 +263,62 @@ def test_a_watch_that_has_not_looked_has_nothing_to_save(tmp_path):
     with pytest.raises(Impossible, match="has not looked yet"):
         Watch(Plain(True), probe=torch.randint(16, (3, 5))).save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_model_of_nan_is_no_sign_of_anything(kernel):
+    """Weights that are no numbers give entropies that are none: not 0, which would be attention to one token."""
+    torch.manual_seed(0)
+    model = Plain(kernel)
+    watch = Watch(model, torch.randint(16, (4, 12)), every=50)
+    for step in range(0, 1000, 50):
+        watch(step, loss=2.7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(math.nan)
+    for step in range(1000, 1200, 50):
+        row = watch(step, loss=math.nan)
+        assert all(math.isnan(v) for k, v in row.items() if k.startswith("entropy"))
+    assert watch.forecast().diverged
+
+
+def test_a_row_that_may_look_at_nothing_looks_at_nothing():
+    q = torch.randn(1, 1, 3, 4)
+    hidden = torch.tensor([[True, False, False], [False, False, False], [True, True, False]])
+
+    class Masked(nn.Linear):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=hidden)
+
+    (weights,) = attention_maps(Masked(1, 1), q)
+    assert weights[0, 0].sum(-1).tolist() == pytest.approx([1.0, 0.0, 1.0])
+
+
+def test_compiled_layers_are_watched():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    (weights,) = attention_maps(torch.compile(layer, backend="eager"), torch.zeros(3, 5, 8))
+    assert weights.shape == (3, 2, 5, 5)
+
+
+def test_a_logged_step_is_not_the_step():
+    row = Watch(Plain(True), torch.randint(16, (2, 6)))(50, step=7.0, loss=1.0)
+    assert (row["step"], row["loss"]) == (50.0, 1.0)
+
+
+def test_a_resumed_watch_goes_on_and_a_run_of_its_own_is_left_alone(tmp_path):
+    def watched(steps):
+        watch = Watch(Plain(True), torch.randint(16, (2, 6)), every=1)
+        for step in steps:
+            watch(step, loss=float(step))
+        return watch
+
+    watched(range(5)).save(tmp_path / "mine")
+    watched(range(3, 8)).save(tmp_path / "mine")  # from a checkpoint at step 3
+    curve = pd.read_parquet(tmp_path / "mine" / "curve.parquet")
+    assert curve["step"].tolist() == list(range(8))
+    assert curve["train_loss"].tolist() == list(range(8))
+    run = execute(load_spec("regression", ["task.T=4", "task.d=2", "model.width=8", "train.max_steps=3"]), Store(tmp_path))
+    before = (tmp_path / run["run_id"] / "curve.parquet").read_bytes()
+    with pytest.raises(BadInput, match="this one holds a run"):
+        watched(range(5)).save(tmp_path / run["run_id"])
+    assert (tmp_path / run["run_id"] / "curve.parquet").read_bytes() == before

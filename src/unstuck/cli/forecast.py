@@ -12,8 +12,6 @@ from unstuck.errors import BadInput
 
 from .common import Json, app, named_options, real, say, warnings_as_sentences
 
-ALWAYS = 0.9  # part of the rows that have a loss which is in every row: some have rows of their own
-
 
 @app.command()
 def forecast(
@@ -63,11 +61,14 @@ def forecast(
 
     with named_options({"level", "signal"}), warnings_as_sentences():
         forecaster = Forecaster(signal, None, level)
+        if formula is not None and law is None:
+            raise BadInput("--formula", formula, "given together with --law, the runs whose law it is")
         curve = read_curve(source)
-        ended = _emerged(source)
-        if ended is not None:
-            said = f"emerged at step {ended:,.0f}: there is nothing left to forecast"
-            print(_json(ended, None, said, now=curve["step"].iloc[-1], emerged=True) if as_json else said)
+        status, ended = _ended(source)
+        if status in ("emerged", "diverged"):
+            at = curve["step"].iloc[-1] if ended is None else ended
+            said = f"{status} at step {at:,.0f}: there is nothing left to forecast"
+            print(_json(ended, None, said, now=curve["step"].iloc[-1], **{status: True}) if as_json else said)
             return
         prior = None if law is None else _opinion(source, law, formula)
         if signal == "auto" and prior is None and not available(curve) and (loss := loss_column(curve)) is not None:
@@ -81,7 +82,7 @@ def forecast(
         print(_json(found.plateau, interval, str(found), now=found.step, **rest))
         return
     print(found)
-    if prior is not None and not found.over:
+    if prior is not None and found.plateau is not None and found.refuted is None:
         say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
 
 
@@ -90,35 +91,33 @@ def _json(step: float | None, interval: list[float | None] | None, evidence: str
     return json.dumps({"step": step, "interval": interval, "evidence": evidence, "now": int(now), **more})
 
 
-def _emerged(source: Path) -> float | None:
-    """When a run of ours left its plateau, if it has."""
+def _ended(source: Path) -> tuple[str, float | None]:
+    """What a run of ours came to, and when it left its plateau, if it has."""
     from unstuck.runs.store import RunDirectory
 
     row = RunDirectory(source).row() if source.is_dir() else None
-    return None if row is None or row["status"] != "emerged" else row["plateau_steps"]
+    return ("", None) if row is None else (row["status"], row["plateau_steps"] if row["status"] == "emerged" else None)
 
 
 def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
     """What a loss says without attention: whether it stands still, and since when; not for how long."""
     import numpy as np
 
-    from unstuck.forecast.plateau import ROWS, plateau_left, plateau_since
+    from unstuck.forecast.plateau import ROWS, diverged, falls_slowly, plateau_left, plateau_since
 
     there = np.isfinite(curve[column].to_numpy(dtype=float))
     finite = curve[there]
     losses, steps = finite[column].tolist(), finite["step"].tolist()
     now = float(curve["step"].iloc[-1])
-    # A loss that was in every row, and for a while has been in none, is no number any more; one that is logged now and
-    # then may just not have come yet.
-    last = int(np.flatnonzero(there)[-1]) if len(losses) > 1 else 0
-    stopped = len(losses) > 1 and there[: last + 1].mean() > ALWAYS and now - steps[-1] > 2 * np.diff(steps).max()
-    diverged = not steps or bool(np.isinf(curve[column]).iloc[-1]) or bool(stopped)
+    astray = diverged(*(curve[c].to_numpy(dtype=float) for c in ("step", column)))
     start = plateau_since(losses)
     left = plateau_left(losses)
     since = None if start is None else float(steps[start])
     level = None if start is None else float(finite[column].iloc[start:].mean())
-    if diverged:
-        said = f"{column} is not finite at step {now:,.0f}: the run has diverged"
+    if astray:
+        far = bool(there[-1])
+        what = f"at {losses[-1]:.4g}, far above its start," if far else "not finite"
+        said = f"{column} is {what} at step {now:,.0f}: the run has diverged"
     elif len(losses) < ROWS:
         said = f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}"
     elif left is not None:
@@ -129,12 +128,14 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
         said = f"not on a plateau at step {now:,.0f}: {column} {'rises' if rises else 'still falls'}"
     else:
         said = f"on a plateau since about step {since:,.0f} ({column} {level:.4g}), now at step {now:,.0f}"
+        if (slowly := falls_slowly(losses[start:])) is not None:
+            said += f"; it falls slowly all the while, by {slowly:.1%} from the first half of that to the second"
     if as_json:
-        found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": diverged}
+        found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": astray}
         print(_json(None, None, said, now=now, **found, left=None if left is None else float(steps[left[1]])))
         return
     print(said)
-    if since is not None and left is None and not diverged:
+    if since is not None and left is None and not astray:
         say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 
@@ -148,7 +149,9 @@ def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, flo
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), to ask a law about it")
     table = read_table(store)
-    plateau, spread, beyond = prior_of(flatten(spec), table[table["run_id"] != source.name], formula)
+    if "run_id" in table:  # not what came of this very run
+        table = table[table["run_id"] != source.resolve().name]
+    plateau, spread, beyond = prior_of(flatten(spec), table, formula)
     if beyond:
         say(f"warning: this size lies beyond the runs of the law (in {beyond}), so it is believed less.")
     return plateau, spread

@@ -151,6 +151,7 @@ def fit(
 
       unstuck fit runs "d + T/B" --compare "d + T*log(T)/B" --compare "T/B" --predict d=64 T=256 B=1
     """
+    from unstuck.forecast.prior import differing
     from unstuck.laws import compare_laws, fit_power_law, read_table
     from unstuck.laws.tables import at_threshold, unscheduled
     from unstuck.laws.tables import where as where_rows
@@ -166,6 +167,10 @@ def fit(
         elif "threshold" in table and table["threshold"].nunique() > 1:
             several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
             raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
+        if also := differing(table, formula):
+            shown = "; ".join(f"{name}: {', '.join(values[:4])}" for name, values in also.items())
+            alike = " ".join(f"--where {name}={values[0]}" for name, values in also.items())
+            say(f"warning: runs that the formula takes for alike differ in {shown}. Those most alike: {alike}")
         begins: Any = "fit" if offset == "fit" else real(offset)
         law = fit_power_law(table, formula, level=0.95 if level is None else level, offset=begins)
         covers = 0.9 if level is None else level
@@ -176,6 +181,9 @@ def fit(
             lacks = {c: None for term in law.terms for c in term.columns if c.rpartition(".")[2] not in given}
             if lacks:
                 raise BadInput("--predict", words, f"a size for each column of the law, {', '.join(lacks)} too")
+            columns = {c.rpartition(".")[2] for term in law.terms for c in term.columns}
+            if unknown := sorted(given - columns):
+                raise BadInput("--predict", words, f"sizes of the law, which has no {', '.join(unknown)}")
             predictions.append({**sizes, **law.predict_interval(sizes, covers).iloc[0].to_dict(), "level": covers})
         ranking = compare_laws(table, [formula, *compare], begins) if compare else None
     if law.censored > law.used:
@@ -218,5 +226,7 @@ def _sizes(words: str) -> dict[str, float]:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadInput("--predict", words, "sizes such as 'd=64 T=256 B=1'")
+        if name in out:
+            raise BadInput("--predict", words, f"one size for {name}; give --predict again for another run")
         out[name] = real(value)
     return out

@@ -23,7 +23,7 @@ from unstuck.errors import BadInput
 from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
-from .plateau import LATELY, MASTERED, plateau_left
+from .plateau import LATELY, MASTERED, diverged, plateau_left
 from .signals import SIGNALS, chance, recorded
 from .sources import loss_column
 
@@ -33,15 +33,21 @@ QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.0
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
 LOOK_BACK = 2.2  # by which factor of steps
+BLIND = ("sharpening", "parting")
+ROUNDED = 0.01  # by which a part may be more than 1
 FORMED = 0.5  # induction score of a head that looks where an induction head does
+REFUTED = 0.99  # chance that a law gave to what has not happened: from there on it is not listened to
+STOPPED = (2.0, 0.2)  # looks at attention: so many times their widest gap ago, and this part of the steps
 TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smaller runs
 
 
 @dataclass(frozen=True)
 class Forecast:
     """The step at which the run will leave its plateau: median, and an interval of `level`. `plateau` is None where
-    there is neither a sign of emergence nor a law. `left` is the step since which the loss falls from it, or at which
-    induction heads had formed; `over` says that nothing is left to wait for."""
+    there is neither a sign of emergence nor a law, and where nothing is left to wait for: `over`, since the loss has
+    fallen or induction heads have formed (`left` is the step; of a loss that only begins to fall, too), or `diverged`.
+    `seen` is the last step at which attention was looked at, if that is long ago; `refuted` what a law said that has
+    not come true."""
 
     step: int
     plateau: float | None
@@ -54,23 +60,35 @@ class Forecast:
     left: float | None = None
     over: bool = False
     tells_from: float | None = None  # the step from which on its rows could tell, where they do not go back far enough
+    formed: bool = False  # induction heads
+    diverged: bool = False
+    seen: int | None = None
+    refuted: float | None = None
 
     def __str__(self) -> str:
+        if self.diverged:
+            return f"the run has diverged: its loss at step {self.step:,} is not finite, or far above its start"
+        if self.formed:
+            return f"formed induction heads at about step {self.left:,.0f}"
         if self.over:
-            heads = self.signal == "induction"
-            done = "formed induction heads" if heads else "left its plateau"
-            return f"{done} at about step {self.left:,.0f}" + ("" if heads else ", as the loss shows")
+            none = "; no induction head has formed" if self.signal == "induction" else ""
+            return f"left its plateau at about step {self.left:,.0f}, as the loss shows{none}"
         falls = "" if self.left is None else f"; the loss falls since about step {self.left:,.0f}"
+        if self.refuted is not None:
+            falls += f"; the law said {self.refuted:,.0f}, which has not come true, and is left out"
+        if self.seen is not None:
+            falls += f"; attention was last looked at at step {self.seen:,}"
         if self.plateau is None and self.tells_from is not None:
             back = f"rows go back to step {self.tells_from / LOOK_BACK:,.0f} only"
-            return f"too early to tell at step {self.step:,}: {back}, so from step {self.tells_from:,.0f} on{falls}"
+            later = math.ceil(self.tells_from)
+            return f"too early to tell at step {self.step:,}: {back}, so from step {later:,} on{falls}"
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
             return f"no sign of emergence by step {self.step:,} (signal: {self.signal}){falls}"
         seen = ("" if self.sign else "; no sign of it yet, this is the law's word") + falls
         what = "forms induction heads" if self.signal == "induction" else "leaves the plateau"
         return (
             f"{what} at about step {self.plateau:,.0f} ({self.low:,.0f} to {self.high:,.0f} with "
-            f"{self.level:.0%}), {self.elapsed:.0%} of it done{seen}"
+            f"{100 * self.level:g}%), {self.elapsed:.0%} of it done{seen}"
         )
 
 
@@ -115,51 +133,75 @@ class Forecaster:
 
     def told(self, curve: pd.DataFrame) -> Forecast:
         """From a curve up to its last row, with what is over by now: the loss, where there is one, tells whether the
-        plateau is; heads that look where induction heads do have formed."""
+        plateau is, and whether the run has diverged; heads that look where induction heads do have formed."""
+        if not all(map(pd.api.types.is_numeric_dtype, curve.dtypes)):
+            try:
+                curve = curve.apply(pd.to_numeric)
+            except (TypeError, ValueError) as e:
+                raise BadInput("the curve", f"one with {e}", "made of numbers") from e
         said = self.of_curve(curve)
-        if said.signal == "induction":
-            rows = recorded(curve, "induction").sort_values("step")
-            formed = rows.drop(columns="step").max(axis=1) >= FORMED
-            if formed.any():
-                return replace(said, left=float(rows["step"][formed].iloc[0]), over=True)
+        over = replace(said, plateau=None, low=None, high=None, elapsed=None, over=True)
         name = loss_column(curve)
+        rows = curve.sort_values("step")
+        if name is not None:
+            losses = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=float)
+            if diverged(rows["step"].to_numpy(dtype=float), losses):
+                return replace(over, over=False, sign=False, diverged=True)
+        if said.signal == "induction":
+            scores = recorded(curve, "induction").sort_values("step")
+            formed = scores.drop(columns="step").max(axis=1) >= FORMED
+            if formed.any():
+                return replace(over, left=float(scores["step"][formed].iloc[0]), formed=True)
         if name is None:
             return said
-        rows = curve[np.isfinite(curve[name].to_numpy(dtype=float))].sort_values("step")
-        losses = rows[name].tolist()
-        gone = plateau_left(losses)
+        there = np.isfinite(losses)
+        finite = losses[there].tolist()
+        gone = plateau_left(finite)
         if gone is None:
             return said
-        level, now = median(losses[gone[0] : gone[1]]), median(losses[-LATELY:])
-        return replace(said, left=float(rows["step"].iloc[gone[1]]), over=now <= MASTERED * level)
+        left = float(rows["step"][there].iloc[gone[1]])
+        level, now = median(finite[gone[0] : gone[1]]), median(finite[-LATELY:])
+        return replace(over if now <= MASTERED * level else said, left=left)
 
     def of_curve(self, curve: pd.DataFrame) -> Forecast:
         """From the attention of a curve up to its last row."""
         if curve.empty or "step" not in curve:
             raise BadInput("the curve", "empty" if curve.empty else "one without step", "one with step and a row")
+        now = float(curve["step"].max())
         name, curve = self._chosen(curve)
         steps = curve["step"].to_numpy(dtype=float)
         values = SIGNALS[name][1](curve)
         step, value = steps[-1], values[-1]
+        stopped = now - step > max(STOPPED[0] * np.diff(steps).max(initial=1.0), STOPPED[1] * now)
+        seen, now = (int(step), now) if stopped else (None, step)  # between two looks the last one is the clock
         start = chance(curve, SIGNALS[name][0]) if name in ("gain", "induction") else None
         sign = self._sign(name, steps, values, start)
         first = steps[steps > 0].min(initial=math.inf)
         tells_from = LOOK_BACK * float(first) if step < LOOK_BACK * first < math.inf else None
+        clock, refuted = math.log(max(now, 1.0)), None
         opinions = []
         if sign:
             ahead, spread = self.calibrations[name].read(value, start)
-            opinions.append((math.log(step) + ahead, spread))
+            opinions = _holding([(math.log(step) + ahead, spread)], clock)
+            sign = bool(opinions)  # what was seen long ago may be overdue
         if self.prior is not None:
-            opinions.append((math.log(self.prior[0]), self.prior[1]))
+            law = _holding([(math.log(self.prior[0]), self.prior[1])], clock)
+            refuted = None if law else self.prior[0]
+            opinions += law
+        known = Forecast(int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted)
         if not opinions:
-            return Forecast(int(step), None, None, None, None, sign, name, self.level, tells_from=tells_from)
-        plateau, low, high = weighed(opinions, math.log(max(step, 1.0)), self.level)
-        return Forecast(int(step), plateau, low, high, float(step) / plateau, sign, name, self.level)
+            return replace(known, tells_from=tells_from)
+        plateau, low, high = weighed(opinions, clock, self.level)
+        return replace(known, plateau=plateau, low=low, high=high, elapsed=now / plateau)
 
     def _chosen(self, curve: pd.DataFrame) -> tuple[str, pd.DataFrame]:
         """The signal to go by, and its rows in the order of steps."""
         for name in SIGNALS if self.signal == "auto" else (self.signal,):
             if name in self.calibrations and len(rows := recorded(curve, name)):
+                most = rows.drop(columns="step").max()
+                if most.max() > 1 + ROUNDED:
+                    what = "of uniform attention: 1 where uniform" if name in BLIND else "of all attention"
+                    raise BadInput(str(most.idxmax()), f"{most.max():.4g}", f"at most 1, as a part of that {what}")
                 return name, rows.sort_values("step")
         wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
         wanted += ", for layers and heads, with numbers in them"
@@ -180,6 +222,11 @@ class Forecaster:
         grown = math.log(step / steps[i])
         receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
         return bool(receded < RECEDES[int(value >= loud)] * grown)
+
+
+def _holding(opinions: list[tuple[float, float]], now: float) -> list[tuple[float, float]]:
+    """The opinions that have not been refuted: by which it may still be to come."""
+    return [(middle, spread) for middle, spread in opinions if ndtr((now - middle) / spread) <= REFUTED]
 
 
 def _pair(prior: Any) -> tuple[float, float]:

@@ -15,6 +15,8 @@ SURE, STILL = 3.0, 0.02  # its halves differ by no more than so many standard er
 LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they lie below one that was left; if at rest
 SPIKE = 6.0  # times the usual distance from its neighbours
 ENDS = 60  # of plateaus that are tried
+ALWAYS = 0.9  # part of the rows that have a loss which is in every row: some have rows of their own
+ASTRAY = 10.0  # times what a loss began at
 
 
 @dataclass
@@ -109,6 +111,38 @@ def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
             below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + LATELY])) < low)
             return start, next(below)
     return None
+
+
+def diverged(steps: Values, losses: Values) -> bool:
+    """Is a loss no number any more, or far above where it began? One that was in every row, and for a while has been in
+    none, is none any more; one that is logged now and then may just not have come yet.
+
+    Examples:
+        >>> steps = np.arange(20.0)
+        >>> diverged(steps, np.ones(20)), diverged(steps, np.where(steps < 12, 1.0, np.nan))
+        (False, True)
+    """
+    there = np.isfinite(losses)
+    known, at = losses[there], steps[there]
+    if not len(known) or np.isinf(losses[-1]):
+        return True
+    if len(known) > 1:
+        always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS
+        if always and steps[-1] - at[-1] > 2 * np.diff(at).max():
+            return True
+    return bool(len(known) > 2 * LATELY and np.median(known[-LATELY:]) > ASTRAY * np.abs(known[:LATELY]).max())
+
+
+def falls_slowly(losses: Sequence[float]) -> float | None:
+    """By which part of itself a loss that counts as still fell from the first half of its rows to the second, if that
+    is more than noise; None where it is not."""
+    half = len(losses) // 2
+    if half < 2:
+        return None
+    first, second = (np.asarray(part, dtype=float) for part in (losses[:half], losses[-half:]))
+    noise = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / half))
+    fell = float(first.mean() - second.mean())
+    return fell / abs(float(first.mean())) if fell > SURE * noise and fell > 1e-6 * abs(first.mean()) else None
 
 
 def _without_spikes(losses: Values) -> Values:

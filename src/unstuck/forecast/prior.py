@@ -34,6 +34,30 @@ def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd
     return table
 
 
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+RESULTS = {"status", "threshold", "plateau_steps", "steps", "seconds"}
+
+
+def differing(table: pd.DataFrame, formula: str) -> dict[str, list[Any]]:
+    """Settings that the runs of a store differ in and a formula does not name, each with its values, the most frequent
+    first: a law over such runs takes them for alike."""
+    if "run_id" not in table or "status" not in table:  # a table of somebody's own: its columns may be anything
+        return {}
+    runs = table[table["status"].isin(["emerged", "censored"])]
+    out = {}
+    for column in runs:
+        if column in WITHOUT_EFFECT | RESULTS | {*_named(formula)} or column.startswith("crossing_"):
+            continue
+        filled = runs[column].fillna(DEFAULTS[column]) if column in DEFAULTS else runs[column].dropna()
+        counts = filled.map(_shown).value_counts()
+        if len(counts) > 1:
+            out[column] = counts.index.tolist()
+    return {"task": out["task"]} if "task" in out else out  # tasks have settings of their own
+
+
 def _named(formula: str) -> list[str]:
     """The settings of a formula; task.T and T are one."""
     return [c.rpartition(".")[2] for term in parse(formula) for c in term.columns]

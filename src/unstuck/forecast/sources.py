@@ -32,7 +32,7 @@ def read_curve(source: str | Path) -> pd.DataFrame:
     elif path.suffix == ".wandb":
         table = _wandb(path)
     elif "tfevents" in path.name:
-        table = _tensorboard(path.parent)
+        table = _tensorboard(path)
     else:
         raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
     return _by_step(table, source)
@@ -60,31 +60,43 @@ def _table(path: Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(path), f"a table that can be read ({type(e).__name__})") from e
 
 
-def _tensorboard(directory: Path) -> pd.DataFrame:
+def _tensorboard(source: Path) -> pd.DataFrame:
+    """The scalars of an event file, or of all in a directory; newer writers store them as tensors of one number."""
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.util.tensor_util import make_ndarray
     except ImportError as e:
         raise Impossible("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
-    events = EventAccumulator(str(directory), size_guidance={"scalars": 0, "tensors": 0})
+    events = EventAccumulator(str(source), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     rows: dict[int, dict[str, float]] = {}
     for tag in events.Tags()["scalars"]:
         for event in events.Scalars(tag):
             rows.setdefault(event.step, {"step": event.step})[tag.replace("/", "_")] = event.value
+    for tag in events.Tags()["tensors"]:
+        for event in events.Tensors(tag):
+            value = make_ndarray(event.tensor_proto)
+            if value.size == 1 and value.dtype.kind in "fiu":
+                rows.setdefault(event.step, {"step": event.step})[tag.replace("/", "_")] = float(value.item())
     return pd.DataFrame(list(rows.values()))
 
 
 def _wandb(path: Path) -> pd.DataFrame:
     try:
+        from google.protobuf.message import DecodeError
         from wandb.proto import wandb_internal_pb2
     except ImportError as e:
         raise Impossible("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
     rows = []
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            items = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        try:
+            record.ParseFromString(data)
+            history = record.history.item if record.WhichOneof("record_type") == "history" else ()
+            items = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in history}
+        except (DecodeError, ValueError) as e:
+            raise BadInput("SOURCE", str(path), f"a .wandb file that can be read ({type(e).__name__})") from e
+        if items:
             rows.append({k: v for k, v in items.items() if isinstance(v, (int, float))})
     return pd.DataFrame(rows)
 

@@ -107,5 +107,6 @@ def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
             message = f"{unseen.sum()} runs did not record threshold {threshold:g} and are left out"
             warnings.warn(message, UserWarning, stacklevel=2)
         table = table[~unseen]
-    status = table["status"].where(~table["status"].isin(["emerged", "censored"]), "censored")
+    given = table["status"] if "status" in table else pd.Series("censored", index=table.index)
+    status = given.where(~given.isin(["emerged", "censored"]), "censored")
     return table.assign(plateau_steps=table[column], status=status.mask(table[column].notna(), "emerged"))

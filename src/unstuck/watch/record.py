@@ -71,7 +71,8 @@ def _weights(
         scores = scores.masked_fill(ahead, -math.inf)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return scores.softmax(-1).nan_to_num()
+    hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may look at nothing looks at nothing
+    return scores.softmax(-1).masked_fill(hidden, 0.0)
 
 
 @torch.no_grad()
@@ -85,6 +86,7 @@ def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
         >>> [tuple(weights.shape) for weights in attention_maps(layer, torch.zeros(3, 5, 8))]
         [(3, 2, 5, 5)]
     """
+    model = getattr(model, "_orig_mod", model)  # compiled layers do not show their calls
     training = [module for module in model.modules() if module.training]
     devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
     with torch.random.fork_rng(devices=devices):

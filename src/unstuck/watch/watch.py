@@ -68,15 +68,16 @@ class Watch:
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
         self.rows: list[dict[str, float]] = []
 
-    def __call__(self, step: int, **measures: Any) -> dict[str, float] | None:
-        """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...)."""
+    def __call__(self, step: int, /, **measures: Any) -> dict[str, float] | None:
+        """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...); one that is called
+        `step`, as some loggers have it, does not."""
         if step % self.every:
             return None
         return self.look(step, **measures)
 
-    def look(self, step: int, **measures: Any) -> dict[str, float]:
+    def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
-        row = {"step": float(step), **{k: _measure(k, v) for k, v in measures.items()}}
+        row = {**{k: _measure(k, v) for k, v in measures.items()}, "step": float(step)}
         if self.probe is not None:
             maps = self.attention(self.model, self.probe)
             _checked(maps)
@@ -116,12 +117,18 @@ class Watch:
         return Forecaster(**options).told(self.curve)
 
     def save(self, directory: str | Path) -> Path:
-        """Write the curve where `unstuck forecast`, `report` and plots find it."""
+        """Write the curve where `unstuck forecast`, `report` and plots find it. Rows that an earlier watch wrote there
+        stay, up to the first step of this one: so a training that was resumed goes on."""
         if not self.rows:
             raise Impossible("the watch has not looked yet, so there is nothing to save: call it with a step first")
         run = RunDirectory(Path(directory))
         run.path.mkdir(parents=True, exist_ok=True)
-        curve = self.curve
+        status = run.status()
+        if status is not None and status.get("state") != "watched":
+            raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
+        curve, before = self.curve, run.curve()
+        if before is not None:
+            curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
         if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
             curve = curve.assign(train_loss=curve["loss"])
         run.write_curve(curve)

@@ -365,7 +365,7 @@ def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, offline_wandb):
     content = bytearray(file.read_bytes())
     content[14 + 40 : 14 + 80] = b"\xff" * 40
     damaged.write_bytes(bytes(content))
-    with pytest.raises(BadInput, match="a .wandb file that can be read"):
+    with pytest.raises(BadInput, match=r"a \.wandb file that can be read"):
         read_curve(damaged)
     for source in (tmp_path / "c.csv", mine, tmp_path / "tensors", file):
         found = read_curve(source)

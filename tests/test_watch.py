@@ -317,7 +317,8 @@ def test_a_resumed_watch_goes_on_and_a_run_of_its_own_is_left_alone(tmp_path):
     curve = pd.read_parquet(tmp_path / "mine" / "curve.parquet")
     assert curve["step"].tolist() == list(range(8))
     assert curve["train_loss"].tolist() == list(range(8))
-    run = execute(load_spec("regression", ["task.T=4", "task.d=2", "model.width=8", "train.max_steps=3"]), Store(tmp_path))
+    small = load_spec("regression", ["task.T=4", "task.d=2", "model.width=8", "train.max_steps=3"])
+    run = execute(small, Store(tmp_path))
     before = (tmp_path / run["run_id"] / "curve.parquet").read_bytes()
     with pytest.raises(BadInput, match="this one holds a run"):
         watched(range(5)).save(tmp_path / run["run_id"])

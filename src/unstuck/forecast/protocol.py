@@ -25,6 +25,8 @@ Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off 
 GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
 NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
 LEVEL, LAW = 0.8, FORMULAS["single_location"]
+HOPELESS = {"T": 32, "d": 16, "B": 1}  # the size of the runs of tools/hopeless.py
+WITH_LAW = "gain and law"
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 
 
@@ -65,8 +67,11 @@ def is_standard(run: dict[str, Any]) -> bool:
 def between(run: dict[str, Any]) -> bool:
     """Held out: cells of the grid of (d, T, B) like the fields of one colour of a chessboard; runs with p; seeds from
     2 on."""
-    field = round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"]))
-    return field % 2 == 1 or run["p"] > 0 or run["seed"] >= 2
+    return _unseen_size(run) or run["p"] > 0 or run["seed"] >= 2
+
+
+def _unseen_size(run: dict[str, Any]) -> bool:
+    return round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"])) % 2 == 1
 
 
 def beyond(run: dict[str, Any]) -> bool:
@@ -175,10 +180,11 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(sorted(rows, key=lambda row: NAMES.index(row["elapsed"])))
 
 
-def false_signs(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataFrame:
+def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
     """In runs that cannot emerge (tools/hopeless.py): is a sign of emergence seen at their end (`said`), and how often
-    before (`signs` of `asked`)?"""
+    before (`signs` of `asked`)? With a law beside it: is an end named?"""
     rows = []
+    prior = opinion(law, off, HOPELESS)[:2]
     for (kind, seed), curve in curves.groupby(["kind", "seed"]):
         curve = curve.drop(columns=["kind", "seed"])
         parts = [part for _, part in moments(curve, curve["step"].max())]
@@ -187,6 +193,10 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration]) -> pd.DataF
             before = [forecaster.of_curve(part).sign for part in parts]
             row = {"kind": kind, "seed": seed, "method": name, "said": float(forecaster.of_curve(curve).sign)}
             rows.append({**row, "signs": sum(before), "asked": len(before)})
+        both = Forecaster("gain", prior, LEVEL, known)
+        named = [both.of_curve(part).plateau is not None for part in [*parts, curve]]
+        row = {"kind": kind, "seed": seed, "method": WITH_LAW, "said": float(named[-1])}
+        rows.append({**row, "signs": sum(named[:-1]), "asked": len(parts)})
     return pd.DataFrame(rows)
 
 
@@ -232,8 +242,10 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
             continue
         what = tuned(tuning)
         standard = [pair for pair in deep if held_out(pair[0]) and is_standard(pair[0])]
-        yield split, [pair for pair in standard if not pair[0]["p"]], what
+        plain = [pair for pair in standard if not pair[0]["p"]]
+        yield split, [pair for pair in plain if split != "between" or _unseen_size(pair[0])], what
         if split == "between":
+            yield "other seeds", [pair for pair in plain if not _unseen_size(pair[0])], what
             yield "cross-sample repetition", [pair for pair in standard if pair[0]["p"]], what
             others = [p for p in deep if held_out(p[0]) and not is_standard(p[0])]
             yield "other layers and heads", [p for p in others if _tuned_at_other_sizes(p[0])], what

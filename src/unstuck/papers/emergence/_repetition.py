@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
 from unstuck.papers.figure import Claim, Profile
@@ -65,6 +66,7 @@ def plot_accuracy(ax: Axes, table: pd.DataFrame, key: str, column: str) -> None:
             ax.plot(run["step"], run[column], color=colour, lw=1.1, alpha=0.85, label=label)
     ax.axhline(1 / table["pairs"].iloc[0], color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.02))
+    ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _colours(values: Sequence[Any]) -> dict[Any, Any]:

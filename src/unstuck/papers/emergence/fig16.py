@@ -60,7 +60,7 @@ def draw(table: pd.DataFrame) -> Figure:
                 ax.axhline(_counting(part, value), color=colour, lw=0.9, ls=":")
         ax.set_title(title)
         ax.set_ylabel("accuracy on training-like data")
-        ax.legend(loc="lower right")
+        ax.legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
     return picture
 
 

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.forecast import protocol
-from unstuck.forecast.calibration import Calibration
 from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun
@@ -29,9 +28,10 @@ METHODS = {
 }
 SETS = {  # of runs, in words, and how their ends are forecast
     "between": (
-        "other sizes and seeds",
+        "other sizes",
         ["gain and law", "gain", "progress law", "sharpening", "law", "loss extrapolated", "twice elapsed"],
     ),
+    "other seeds": ("other seeds", ["gain and law", "gain", "sharpening", "law"]),
     "beyond": ("larger sizes", ["gain and law", "gain", "law"]),
     "cross-sample repetition": ("with p > 0", ["gain", "sharpening"]),
     "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
@@ -66,7 +66,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         parts.append(protocol.forecasts(chosen, *tuned).assign(set=name))
         if name == "between":
             parts.append(_example(chosen))
-            parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned[0]))
+            parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned))
             parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -78,11 +78,11 @@ def _example(chosen: list[protocol.Measured]) -> pd.DataFrame:
     return said.assign(run_id=run["run_id"], set="between", method=LOSS, plateau=run["plateau"])
 
 
-def _hopeless(file: Path, known: dict[str, Calibration]) -> pd.DataFrame:
+def _hopeless(file: Path, tuned: protocol.Tuned) -> pd.DataFrame:
     if not file.is_file():
         return pd.DataFrame()
     curves = pd.read_csv(file)
-    return protocol.false_signs(curves[curves["seed"] >= TESTED], known).assign(set=HOPELESS)
+    return protocol.false_signs(curves[curves["seed"] >= TESTED], *tuned).assign(set=HOPELESS)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -154,7 +154,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         about = f"{what}, runs that had not emerged by their last step, by {method}: bands that ended before it"
         claims.append(Claim(about, text, None, None, note))
     asked = table[table["set"] == HOPELESS]
-    for method, rows in asked.groupby("method", sort=False):
+    for method, rows in asked[asked["method"] != protocol.WITH_LAW].groupby("method", sort=False):
         quiet = int((rows["said"].astype(float) == 0).sum())
         never = int(((rows["said"].astype(float) == 0) & (rows["signs"] == 0)).sum())
         note = f"at their end; at no time in {never} of {len(rows)}, with signs in {rows['signs'].sum():.0f} of the "
@@ -164,6 +164,13 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         claims.append(
             Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None, note)
         )
+    both = asked[asked["method"] == protocol.WITH_LAW]
+    if len(both):
+        quiet = int((both["said"].astype(float) == 0).sum())
+        note = "at their end, where the law is refuted and left out; before it is, its word is passed on: "
+        note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
+        about = "runs that cannot emerge: no end named by attention gain and law"
+        claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
     return claims
 
 
@@ -203,6 +210,7 @@ def _against_law(part: pd.DataFrame, name: str) -> Claim:
 def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     rows = scored[scored["answered"] >= FEW].sort_values("elapsed")
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
+    bias = f"bias {', '.join(f'{b:+.0%}' for b in rows['bias'])}; " if len(rows) else ""
     cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
     pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
     band = (
@@ -214,4 +222,4 @@ def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     silent = bool((scored["answered"] < scored["forecasts"]).any())
     silence = f"; it answered {answered}" if silent else ""
     shown = "attention gain" if method == "gain" else method.replace("gain", "attention gain")
-    return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{band}{silence}")
+    return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{bias}{band}{silence}")

@@ -83,7 +83,7 @@ def _tensorboard(source: Path) -> pd.DataFrame:
 
 def _wandb(path: Path) -> pd.DataFrame:
     try:
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from wandb.proto import wandb_internal_pb2
     except ImportError as e:
         raise Impossible("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e

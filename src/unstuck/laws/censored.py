@@ -46,6 +46,18 @@ class Data:
         _, size = np.unique(self.size[which], return_inverse=True)
         return Data(self.X[which], self.y[which], self.censored[which], size.ravel())
 
+    @property
+    def informed(self) -> float:
+        """Sizes of which a run emerged."""
+        return float((self.emerged_of_size > 0).sum())
+
+    @property
+    def shrunk(self) -> float:
+        """By how much the most likely variance is too small: it is taken around a law that was fitted to as many
+        sizes, or runs where none share a size."""
+        k, n = self.X.shape[1], self.informed if self.repeated else float((~self.censored).sum())
+        return n / max(1.0, n - k)
+
     @cached_property
     def emerged_of_size(self) -> Array:
         return np.bincount(self.size, ~self.censored, self.sizes).astype(float)
@@ -124,7 +136,7 @@ class Fit:
         k, n, sizes = self.data.X.shape[1], float((~self.data.censored).sum()), self.data.sizes
         if not self.data.repeated:
             return max(1.0, n - k)
-        informed = float((self.data.emerged_of_size > 0).sum())
+        informed = self.data.informed
         each = n / informed
         shared = each * self.size_spread**2 / (each * self.size_spread**2 + self.seed_spread**2)
         return max(1.0, min(sizes, informed) - k + 0.5 * (n - informed) * (1 - shared))
@@ -190,7 +202,7 @@ class Fit:
         """Log plateau of a new run for rows of X, and its interval: the law's doubt, a new size's and a new seed's."""
         centre = rows @ self.beta
         doubt = np.einsum("ij,jk,ik->i", rows, self.covariance, rows)
-        sd = np.sqrt(doubt + self.size_spread**2 + self.seed_spread**2)
+        sd = np.sqrt(doubt + self.data.shrunk * self.size_spread**2 + self.seed_spread**2)
         t = self.quantile(level)
         return centre, centre - t * sd, centre + t * sd
 
@@ -212,10 +224,8 @@ def fit(data: Data) -> Fit:
     assert best is not None
     x = best.x
     k = len(beta)
-    n = float((~data.censored).sum())
     curvature = _hessian(lambda b: loss(np.array([*b, *x[k:]]))[0], x[:k])
-    # The spread that is most likely is too small by the last factor.
-    covariance = np.asarray(np.linalg.pinv(curvature), dtype=float) * n / max(1.0, n - k)
+    covariance = np.asarray(np.linalg.pinv(curvature), dtype=float) * data.shrunk
     return Fit(data, x[:k], float(x[k]), float(np.clip(x[k + 1], SMALLEST, 5)), -float(best.fun), covariance)
 
 

@@ -5,18 +5,21 @@ of the runs exceed: exponents and 90% intervals by likelihood, with those runs a
 without them.
 """
 
+import math
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from unstuck.laws import fit_power_law
+from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 
 TRUE = {"d": 1.2, "T": 0.8}
-SWEEPS = [(24, 1, 0.0, 0.25), (120, 1, 0.0, 0.25), (24, 2, 0.12, 0.15), (120, 3, 0.12, 0.15)]
+SWEEPS = [(24, 1, 0.0, 0.25), (120, 1, 0.0, 0.25), (24, 2, 0.12, 0.15), (24, 3, 0.15, 0.05), (120, 3, 0.12, 0.15)]
 CENSORED, LEVEL = 0.3, 0.9
+NEW_RUN = "a new run"  # its plateau is predicted: `exponent`, `low` and `high` are over what it comes to
 
 
 def repetitions(profile: Profile) -> int:
@@ -41,6 +44,17 @@ def simulated(rng: np.random.Generator, runs: int, seeds: int, size: float, seed
     )
 
 
+def _new_run(law: PowerLaw, table: pd.DataFrame, size: float, seed: float, key: list[int]) -> dict[str, float]:
+    """Of a run of a size that emerged, with an error of its own: what it comes to over the truth, and its interval."""
+    rng = np.random.default_rng(key)
+    emerged = table[table["status"] == "emerged"]
+    one = emerged.iloc[int(rng.integers(len(emerged)))]
+    said = law.predict_interval({term: float(one[term]) for term in TRUE}, LEVEL).iloc[0]
+    middle = 1 + sum(x * np.log(one[term]) for term, x in TRUE.items())
+    came = math.exp(middle + size * rng.standard_normal() + seed * rng.standard_normal())
+    return {"exponent": said["plateau"] / came, "low": said["low"] / came, "high": said["high"] / came}
+
+
 def data(profile: Profile, progress: Progress) -> pd.DataFrame:
     rows, of = [], len(SWEEPS) * repetitions(profile)
     for sweep, (runs, seeds, size, seed) in enumerate(SWEEPS):
@@ -52,16 +66,25 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
                     low, high = law.intervals[term]
                     row = {"runs": runs, "seeds": seeds, "size_spread": size, "seed_spread": seed, "fit": used}
                     rows.append({**row, "term": term, "exponent": law.exponents[term], "low": low, "high": high})
+                if used == "all runs":
+                    rows.append({**row, "term": NEW_RUN, **_new_run(law, table, size, seed, [sweep, i, 1])})
             progress(sweep * repetitions(profile) + i + 1, of)
     return pd.DataFrame(rows)
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    true = table["term"].map(TRUE)
+    true = table["term"].map({**TRUE, NEW_RUN: 1.0})
     inside = (table["low"] <= true) & (true <= table["high"])
     bias = (table["exponent"] / true - 1).groupby([table[c] for c in ("runs", "seeds", "fit", "term")]).mean()
     cover = inside.groupby([table[c] for c in ("runs", "seeds", "fit", "term")]).mean()
     return pd.DataFrame({"bias": bias, "cover": cover}).reset_index()
+
+
+AT = {"d": -0.12, "T": 0.12, NEW_RUN: 0.0}  # beside its place
+
+
+def _named(term: str) -> str:
+    return "plateau of a new run" if term == NEW_RUN else f"exponent of {term}"
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -74,25 +97,28 @@ def draw(table: pd.DataFrame) -> Figure:
     ):
         for used, colour in (("all runs", BLUE), ("emerged runs only", ORANGE)):
             part = found[found["fit"] == used]
-            for term, marker in (("d", "o"), ("T", "s")):
+            for term, marker in (("d", "o"), ("T", "s"), (NEW_RUN, "D")):
+                if term == NEW_RUN and (column == "bias" or used != "all runs"):
+                    continue
                 values = part[part["term"] == term]
-                x = [
-                    list(names).index((r.runs, r.seeds)) + (0.12 if term == "T" else -0.12) for r in values.itertuples()
-                ]
-                ax.plot(x, values[column], marker, color=colour, label=f"{used}, exponent of {term}")
+                x = [list(names).index((r.runs, r.seeds)) + AT[term] for r in values.itertuples()]
+                ax.plot(x, values[column], marker, color=colour, label=f"{used}, {_named(term)}")
         ax.set_xticks(range(len(names)), list(names.values()))
         ax.set_ylabel(label)
     axes[0].axhline(0, color="#999999", lw=0.8)
     axes[1].axhspan(0.85, 0.95, color="#EEEEEE")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    legend_outside(picture, axes[0], loc="outside lower center", ncols=4)
+    legend_outside(picture, axes[1], loc="outside lower center", ncols=5)
     return picture
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     found, claims = _summary(table), []
     for (runs, seeds, used), part in found.groupby(["runs", "seeds", "fit"], sort=False):
-        text = ", ".join(f"{r.term}: bias {r.bias:+.1%}, coverage {r.cover:.0%}" for r in part.itertuples())
+        parts = part[part["term"] != NEW_RUN]
+        text = ", ".join(f"{r.term}: bias {r.bias:+.1%}, coverage {r.cover:.0%}" for r in parts.itertuples())
+        for r in part[part["term"] == NEW_RUN].itertuples():
+            text += f"; {r.term} of a size that emerged: coverage {r.cover:.0%}"
         claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, None, None))
     return claims

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from unstuck.papers.emergence._recall import SMALL, UNTIL_50, UNTIL_90, first_step, step_list
 from unstuck.papers.figure import Claim, Profile, Progress
@@ -43,6 +44,8 @@ def draw(table: pd.DataFrame) -> Figure:
             right.plot(curve["step"], curve["clean_loss"], color=colour, lw=1.2)
     left.set(xlabel="step", ylabel="test accuracy", ylim=(0, 1.02))
     right.set(xlabel="step", ylabel="test loss (cross-entropy)", ylim=(0, None))
+    for ax in (left, right):
+        ax.xaxis.set_major_locator(MaxNLocator(5))
     left.set_title(f"recall, {table['tokens'].iloc[0]} tokens")
     legend_outside(picture, left)
     return picture

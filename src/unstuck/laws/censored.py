@@ -131,15 +131,11 @@ class Fit:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom left: those of sizes, and half of those of seeds, as far as these do not share what sizes
-        have; half, because with few sizes the most likely share is often none where there is one."""
-        k, n, sizes = self.data.X.shape[1], float((~self.data.censored).sum()), self.data.sizes
-        if not self.data.repeated:
-            return max(1.0, n - k)
-        informed = self.data.informed
-        each = n / informed
-        shared = each * self.size_spread**2 / (each * self.size_spread**2 + self.seed_spread**2)
-        return max(1.0, min(sizes, informed) - k + 0.5 * (n - informed) * (1 - shared))
+        """Degrees of freedom left: those of sizes of which a run emerged, or of runs where none share a size. Seeds
+        count for nothing: with few sizes the most likely share of what they have in common is often none where there
+        is one, and intervals that trust it are too short."""
+        k, n = self.data.X.shape[1], float((~self.data.censored).sum())
+        return max(1.0, (self.data.informed if self.data.repeated else n) - k)
 
     def quantile(self, level: float) -> float:
         return float(stats.t.ppf(0.5 + level / 2, self.freedom))

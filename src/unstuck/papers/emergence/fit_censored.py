@@ -109,7 +109,7 @@ def draw(table: pd.DataFrame) -> Figure:
     axes[1].axhspan(0.85, 0.95, color="#EEEEEE")
     axes[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    legend_outside(picture, axes[1], loc="outside lower center", ncols=5)
+    legend_outside(picture, axes[1], loc="outside lower center", ncols=3)
     return picture
 
 

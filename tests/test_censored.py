@@ -13,6 +13,8 @@ from unstuck.errors import BadInput
 from unstuck.laws import compare_laws, fit_power_law
 from unstuck.laws.censored import Data, fit, log_likelihood, with_slope
 from unstuck.papers.emergence.fit_censored import TRUE, simulated
+from unstuck.runs.store import RunDirectory
+from unstuck.spec import load_spec
 
 
 def small_data(rng, seeds=3, sizes=4, censored=0.3):
@@ -153,10 +155,52 @@ def test_the_command_predicts_compares_and_warns(tmp_path, capsys):
     out, _ = capsys.readouterr()
     assert "d = 32, T = 4096:" in out
     assert "18 censored, 18 of them used as such" in out
-    for bad in (["--predict", "d"], ["d=3"], ["--predict", "d=x"], ["--predict", "q=3"], ["--offset", "much"]):
+    for bad in (
+        ["--predict", "d"],
+        ["d=3"],
+        ["--predict", "d=x"],
+        ["--predict", "q=3"],
+        ["--offset", "much"],
+        ["--predict", "d=3", "d=4", "T=5"],
+        ["--predict", "d=3", "T=4", "Q=5"],
+    ):
         assert main(["fit", str(file), "d + T", *bad]) == 2
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize(("runs", "seeds", "size", "seed"), [(8, 1, 0.0, 0.2), (24, 3, 0.15, 0.05)])
+def test_a_new_run_lies_in_its_interval_as_often_as_is_said(runs, seeds, size, seed):
+    """Without censoring, few sizes: an interval that took the most likely spread as it is would hold 80 to 86%."""
+    inside = []
+    for i in range(150):
+        rng = np.random.default_rng([7, i])
+        d, T = np.exp(rng.uniform(2, 5, (2, runs // seeds)))
+        noise = size * rng.standard_normal(runs // seeds)[:, None] + seed * rng.standard_normal((runs // seeds, seeds))
+        plateau = np.exp(1 + np.log(d) + np.log(T))[:, None] * np.exp(noise)
+        table = pd.DataFrame({"d": np.repeat(d, seeds), "T": np.repeat(T, seeds), "plateau_steps": plateau.ravel()})
+        said = fit_power_law(table, "d + T").predict_interval({"d": d[0], "T": T[0]}, 0.9).iloc[0]
+        came = math.exp(1 + math.log(d[0] * T[0]) + size * rng.standard_normal() + seed * rng.standard_normal())
+        inside.append(said["low"] <= came <= said["high"])
+    assert 0.86 < np.mean(inside) < 0.98
+
+
+def test_fit_names_what_runs_differ_in(tmp_path, capsys):
+    """Six runs with one layer and other heads each, four with two layers: those most alike are not the commonest."""
+    for i, (layers, heads) in enumerate([*zip([1] * 6, (1, 2, 4, 8, 16, 32), strict=True), *[(2, 4)] * 4]):
+        spec = load_spec("regression", [f"task.T={4 + i}", f"model.layers={layers}", f"model.heads={heads}"])
+        run = RunDirectory(tmp_path / spec.run_id)
+        run.path.mkdir()
+        run.write_spec(spec)
+        result = {"status": "emerged", "plateau_steps": 10.0 + i, "threshold": 0.1, "crossings": {"0.1": 10.0 + i}}
+        rest = {"steps": 20, "seconds": 1.0, "final": {"test_loss": 0.1}}
+        run.write_status({"state": "finished", "step": 20, "result": {**result, **rest}})
+    assert main(["fit", str(tmp_path), "T"]) == 0
+    err = capsys.readouterr().err
+    assert "differ in layers: 2, 1; heads: 4, " in err
+    assert "--where layers=2 --where heads=4" in err
+    assert main(["fit", str(tmp_path), "T", "--where", "layers=2", "--where", "heads=4"]) == 0
+    assert "differ in" not in capsys.readouterr().err
 
 
 def test_level_offset_and_schedules_reach_predictions_and_comparisons(tmp_path, capsys):

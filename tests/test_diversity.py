@@ -187,6 +187,32 @@ def test_a_plateau_that_was_left_is_dated(rows, end, noise, seed):
             assert rows + 3 <= found[1] <= rows + 3 + 8
 
 
+def noisy(seed, noise, *, falls=None, steps=3000):
+    """A schedule whose training loss is 0.6, and whose loss on clean data, noisy, may fall to 0.8 of that."""
+    rng, schedule = np.random.default_rng(seed), DiversitySchedule(0.5)
+    for step in range(steps):
+        schedule.step(0.6)
+        if step % 20 == 0:
+            level = 0.6 if falls is None or step < falls else 0.48
+            schedule.measured(level * (1 + noise * rng.standard_normal()))
+    return schedule
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.12, 0.2])
+def test_noise_on_clean_data_is_no_transition(noise):
+    """Of twelve schedules, nearly all go on repeating for as long as nothing changes."""
+    changes = [len(noisy(seed, noise).changes) - 1 for seed in range(12)]
+    assert changes.count(1) >= 10
+    assert max(changes) <= 3
+
+
+def test_a_fall_on_clean_data_is_seen_through_its_noise():
+    for seed in range(4):
+        released = [step for step, repetition in noisy(seed, 0.08, falls=1500).changes if step and not repetition]
+        assert len(released) <= 2
+        assert any(1500 < step < 2500 for step in released)
+
+
 def test_a_fall_on_clean_data_ends_repetition():
     schedule = DiversitySchedule(most=0.9, patience=50)
     for _ in range(60):

@@ -366,9 +366,13 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
     ("needed", "named"),
     [
         ([{(1, 0), (0, 0)}], [(1, 0), (0, 0)]),  # each stands in for the other, in another layer
-        ([{(1, 0), (0, 1)}], [(1, 0), (0, 0), (0, 1)]),  # the strongest first, until it falls
+        ([{(1, 0), (0, 1)}], [(1, 0), (0, 1)]),  # but not the one between them
+        ([{(1, 0), (0, 0), (0, 1)}], [(1, 0), (0, 0), (0, 1)]),
         ([{(1, 0), (0, 0)}, {(0, 2), (0, 3)}], []),  # but so it does without any two
         ([{(1, 0), (0, 3)}], []),  # not without most of the model
+        ([{(1, 0), (1, 1)}], []),  # of one layer alone
+        ([{(1, 0), (0, 0)}, {(0, 2)}], []),  # a bystander is needed too
+        ([{(1, 0)}, {(0, 2)}], []),  # nobody stands in for the strongest
     ],
 )
 def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together(monkeypatch, needed, named):
@@ -380,7 +384,7 @@ def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together
         return 0.25 if any(one <= set(heads) for one in needed) else 1.0
 
     rows = [
-        {"layer": a, "head": b, "without": 0.25 if a == 2 and b == -1 else 1.0}
+        {"layer": a, "head": b, "without": 0.25 if (a == 2 and b == -1) or {(a, b)} in needed else 1.0}
         for a in range(3)
         for b in (-1, *range(4))
     ]

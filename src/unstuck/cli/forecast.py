@@ -79,6 +79,7 @@ def forecast(
     if as_json:
         interval = None if found.low is None else [found.low, found.high]
         rest = {k: v for k, v in asdict(found).items() if k not in ("step", "plateau", "low", "high")}
+        rest["diverged"] = found.diverged is not None
         print(_json(found.plateau, interval, str(found), now=found.step, **rest))
         return
     print(found)
@@ -103,21 +104,20 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
     """What a loss says without attention: whether it stands still, and since when; not for how long."""
     import numpy as np
 
-    from unstuck.forecast.plateau import ROWS, diverged, falls_slowly, plateau_left, plateau_since
+    from unstuck.forecast.plateau import ROWS, falls_slowly, plateau_left, plateau_since
+    from unstuck.forecast.sources import astray
 
     there = np.isfinite(curve[column].to_numpy(dtype=float))
     finite = curve[there]
     losses, steps = finite[column].tolist(), finite["step"].tolist()
     now = float(curve["step"].iloc[-1])
-    astray = diverged(*(curve[c].to_numpy(dtype=float) for c in ("step", column)))
+    why = astray(curve, column)
     start = plateau_since(losses)
     left = plateau_left(losses)
     since = None if start is None else float(steps[start])
     level = None if start is None else float(finite[column].iloc[start:].mean())
-    if astray:
-        far = bool(there[-1])
-        what = f"at {losses[-1]:.4g}, far above its start," if far else "not finite"
-        said = f"{column} is {what} at step {now:,.0f}: the run has diverged"
+    if why:
+        said = f"{column} is {why} at step {now:,.0f}: the run has diverged"
     elif len(losses) < ROWS:
         said = f"too few rows to tell: {column} has {len(losses)}, a plateau needs {ROWS}"
     elif left is not None:
@@ -131,11 +131,11 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
         if (slowly := falls_slowly(losses[start:])) is not None:
             said += f"; it falls slowly all the while, by {slowly:.1%} from the first half of that to the second"
     if as_json:
-        found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": astray}
+        found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": why is not None}
         print(_json(None, None, said, now=now, **found, left=None if left is None else float(steps[left[1]])))
         return
     print(said)
-    if since is not None and left is None and not astray:
+    if since is not None and left is None and not why:
         say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
 
 

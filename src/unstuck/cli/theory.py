@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -167,9 +168,9 @@ def fit(
         elif "threshold" in table and table["threshold"].nunique() > 1:
             several = ", ".join(f"{x:g}" for x in sorted(table["threshold"].dropna().unique()))
             raise BadInput("the runs' threshold", several, "one and the same; choose with --threshold or --where")
-        if also := differing(table, formula):
+        if Path(source).is_dir() and (also := differing(table, formula)):  # columns of a file may be anything
             shown = "; ".join(f"{name}: {', '.join(values[:4])}" for name, values in also.items())
-            alike = " ".join(f"--where {name}={values[0]}" for name, values in also.items())
+            alike = " ".join(f"--where {name}={values[0]}" for name, values in also.items() if values[0] != "nan")
             say(f"warning: runs that the formula takes for alike differ in {shown}. Those most alike: {alike}")
         begins: Any = "fit" if offset == "fit" else real(offset)
         law = fit_power_law(table, formula, level=0.95 if level is None else level, offset=begins)

@@ -10,6 +10,7 @@ recedes as fast as the steps pass.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -23,9 +24,9 @@ from unstuck.errors import BadInput
 from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
-from .plateau import LATELY, MASTERED, diverged, plateau_left
+from .plateau import LATELY, MASTERED, plateau_left
 from .signals import SIGNALS, chance, recorded
-from .sources import loss_column
+from .sources import astray, loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
 QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
@@ -61,13 +62,13 @@ class Forecast:
     over: bool = False
     tells_from: float | None = None  # the step from which on its rows could tell, where they do not go back far enough
     formed: bool = False  # induction heads
-    diverged: bool = False
+    diverged: str | None = None  # in what way
     seen: int | None = None
     refuted: float | None = None
 
     def __str__(self) -> str:
         if self.diverged:
-            return f"the run has diverged: its loss at step {self.step:,} is not finite, or far above its start"
+            return f"the run has diverged: its loss is {self.diverged} at step {self.step:,}"
         if self.formed:
             return f"formed induction heads at about step {self.left:,.0f}"
         if self.over:
@@ -134,19 +135,16 @@ class Forecaster:
     def told(self, curve: pd.DataFrame) -> Forecast:
         """From a curve up to its last row, with what is over by now: the loss, where there is one, tells whether the
         plateau is, and whether the run has diverged; heads that look where induction heads do have formed."""
-        if not all(map(pd.api.types.is_numeric_dtype, curve.dtypes)):
-            try:
-                curve = curve.apply(pd.to_numeric)
-            except (TypeError, ValueError) as e:
-                raise BadInput("the curve", f"one with {e}", "made of numbers") from e
+        curve = _numbers(curve)
         said = self.of_curve(curve)
         over = replace(said, plateau=None, low=None, high=None, elapsed=None, over=True)
         name = loss_column(curve)
         rows = curve.sort_values("step")
         if name is not None:
-            losses = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=float)
-            if diverged(rows["step"].to_numpy(dtype=float), losses):
-                return replace(over, over=False, sign=False, diverged=True)
+            losses = rows[name].to_numpy(dtype=float)
+            if why := astray(rows, name):
+                last = int(rows["step"].iloc[-1])
+                return replace(over, step=last, over=False, sign=False, diverged=why)
         if said.signal == "induction":
             scores = recorded(curve, "induction").sort_values("step")
             formed = scores.drop(columns="step").max(axis=1) >= FORMED
@@ -222,6 +220,17 @@ class Forecaster:
         grown = math.log(step / steps[i])
         receded = grown + read(value, start)[0] - read(max(values[i], 0.0), start)[0]
         return bool(receded < RECEDES[int(value >= loud)] * grown)
+
+
+def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
+    """A curve without its columns of text; those that are needed must be numbers."""
+    text = [c for c in curve if not pd.api.types.is_numeric_dtype(curve[c])]
+    needed = [c for c in text if re.match(r"step$|attn_|induction_|entropy_|.*loss", str(c).lower())]
+    try:
+        found = {c: pd.to_numeric(curve[c]) for c in needed}
+    except (TypeError, ValueError) as e:
+        raise BadInput("the curve", f"one with {e}", "made of numbers") from e
+    return curve.drop(columns=[c for c in text if c not in needed]).assign(**found) if text else curve
 
 
 def _holding(opinions: list[tuple[float, float]], now: float) -> list[tuple[float, float]]:

@@ -16,7 +16,8 @@ LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they l
 SPIKE = 6.0  # times the usual distance from its neighbours
 ENDS = 60  # of plateaus that are tried
 ALWAYS = 0.9  # part of the rows that have a loss which is in every row: some have rows of their own
-ASTRAY = 10.0  # times what a loss began at
+ASTRAY = 10.0  # times the highest that a loss was in the first quarter of its rows
+TOLD = 0.0005  # part by which a loss that falls slowly falls at least
 
 
 @dataclass
@@ -43,29 +44,31 @@ class PlateauDetector:
 
     @property
     def stands(self) -> bool:
-        return len(self.values) >= self.least and self.flat(self._lately())
+        return len(self.values) >= self.least and self.flat(self.lately())
 
     @property
     def stuck(self) -> bool:
         if len(self.values) < self.least:
             return False
-        first, second, noise = self._halves(self._lately())
+        first, second, noise = halves(self.lately())
         seen = first - second + self.sure * noise <= self.blind * abs(first)
         return seen and abs(first - second) <= max(self.sure * noise, self.tolerance * abs(first))
 
-    def _lately(self) -> list[float]:
+    def lately(self) -> list[float]:
+        """The values that are looked at."""
         return self.values[-max(self.least, len(self.values) // 2) :]
 
     def flat(self, window: Sequence[float]) -> bool:
         """Is the second half of these values no lower than the first?"""
-        first, second, noise = self._halves(window)
+        first, second, noise = halves(window)
         return first - second <= max(self.sure * noise, self.tolerance * abs(first))
 
-    def _halves(self, window: Sequence[float]) -> tuple[float, float, float]:
-        """Means of the halves, and the standard error of their difference."""
-        half = len(window) // 2
-        first, second = window[:half], window[-half:]
-        return mean(first), mean(second), math.sqrt((_variance(first) + _variance(second)) / half)
+
+def halves(window: Sequence[float]) -> tuple[float, float, float]:
+    """Means of the halves, and the standard error of their difference."""
+    half = len(window) // 2
+    first, second = window[:half], window[-half:]
+    return mean(first), mean(second), math.sqrt((_variance(first) + _variance(second)) / half)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -113,36 +116,37 @@ def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
     return None
 
 
-def diverged(steps: Values, losses: Values) -> bool:
-    """Is a loss no number any more, or far above where it began? One that was in every row, and for a while has been in
-    none, is none any more; one that is logged now and then may just not have come yet.
+def diverged(steps: Values, losses: Values) -> str | None:
+    """Is a loss no number any more, or far above where it was? In what way; None where it is not. One that was in every
+    row, and for a while has been in none, is no number any more; one that is logged now and then may just not have come
+    yet.
 
     Examples:
         >>> steps = np.arange(20.0)
-        >>> diverged(steps, np.ones(20)), diverged(steps, np.where(steps < 12, 1.0, np.nan))
-        (False, True)
+        >>> diverged(steps, np.where(steps < 12, 1.0, np.nan)), diverged(steps, np.where(steps < 12, 1.0, 50.0))
+        ('not finite', 'far above its start')
     """
     there = np.isfinite(losses)
     known, at = losses[there], steps[there]
     if not len(known) or np.isinf(losses[-1]):
-        return True
-    if len(known) > 1:
-        always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS
-        if always and steps[-1] - at[-1] > 2 * np.diff(at).max():
-            return True
-    return bool(len(known) > 2 * LATELY and np.median(known[-LATELY:]) > ASTRAY * np.abs(known[:LATELY]).max())
+        return "not finite"
+    gaps = np.diff(np.unique(at))
+    always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS
+    if len(gaps) and always and steps[-1] - at[-1] > 2 * gaps.max():
+        return "not finite"
+    before = np.abs(known[: max(LATELY, len(known) // PART)])
+    far = len(known) > 2 * LATELY and np.median(known[-LATELY:]) > ASTRAY * before.max() > 0
+    return "far above its start" if far else None
 
 
 def falls_slowly(losses: Sequence[float]) -> float | None:
     """By which part of itself a loss that counts as still fell from the first half of its rows to the second, if that
-    is more than noise; None where it is not."""
-    half = len(losses) // 2
-    if half < 2:
+    is more than noise, and worth telling; None where it is not."""
+    if len(losses) < ROWS:
         return None
-    first, second = (np.asarray(part, dtype=float) for part in (losses[:half], losses[-half:]))
-    noise = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / half))
-    fell = float(first.mean() - second.mean())
-    return fell / abs(float(first.mean())) if fell > SURE * noise and fell > 1e-6 * abs(first.mean()) else None
+    first, second, noise = halves(losses)
+    fell = first - second
+    return fell / abs(first) if fell > max(SURE * noise, TOLD * abs(first)) else None
 
 
 def _without_spikes(losses: Values) -> Values:

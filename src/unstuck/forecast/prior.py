@@ -35,27 +35,32 @@ def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 RESULTS = {"status", "threshold", "plateau_steps", "steps", "seconds"}
 
 
 def differing(table: pd.DataFrame, formula: str) -> dict[str, list[Any]]:
-    """Settings that the runs of a store differ in and a formula does not name, each with its values, the most frequent
-    first: a law over such runs takes them for alike."""
-    if "run_id" not in table or "status" not in table:  # a table of somebody's own: its columns may be anything
-        return {}
+    """Settings that the runs of a store differ in and a formula does not name, each with its values, that of the most
+    runs which are alike in all of them first: a law over such runs takes them for alike."""
     runs = table[table["status"].isin(["emerged", "censored"])]
-    out = {}
+    shown = {}
     for column in runs:
         if column in WITHOUT_EFFECT | RESULTS | {*_named(formula)} or column.startswith("crossing_"):
             continue
-        filled = runs[column].fillna(DEFAULTS[column]) if column in DEFAULTS else runs[column].dropna()
-        counts = filled.map(_shown).value_counts()
-        if len(counts) > 1:
-            out[column] = counts.index.tolist()
-    return {"task": out["task"]} if "task" in out else out  # tasks have settings of their own
+        filled = runs[column].fillna(DEFAULTS[column]) if column in DEFAULTS else runs[column]
+        if len(set(filled.dropna().map(_shown))) > 1:
+            shown[column] = filled.map(_shown)
+    if "task" in shown:  # tasks have settings of their own
+        shown = {"task": shown["task"]}
+    if not shown:
+        return {}
+    likest = pd.DataFrame(shown).value_counts().index[0]  # the combination that most runs have
+    return {
+        name: [str(mine), *(x for x in values.value_counts().index if x not in (mine, _shown(math.nan)))]
+        for (name, values), mine in zip(shown.items(), likest, strict=True)
+    }
 
 
 def _named(formula: str) -> list[str]:

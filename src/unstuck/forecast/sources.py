@@ -15,7 +15,7 @@ import pandas as pd
 
 from unstuck.errors import BadInput, Impossible
 
-from .plateau import ROWS
+from .plateau import LATELY, ROWS, diverged
 
 STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
 
@@ -138,12 +138,28 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
 
 
+def astray(curve: pd.DataFrame, column: str) -> str | None:
+    """In what way a loss of a curve, in the order of steps, has diverged; None where it has not. One that is no longer
+    written has not where another one is; and what is not called a loss may rise."""
+    steps = curve["step"].to_numpy(dtype=float)
+    why = diverged(steps, curve[column].to_numpy(dtype=float))
+    if why is None or np.isinf(curve[column].iloc[-1]):
+        return why
+    if why != "not finite":
+        return why if "loss" in column.lower() else None
+    others = [c for c in _losses(curve) if c != column]
+    return None if others and np.isfinite(curve[others].tail(LATELY).to_numpy(dtype=float)).any() else why
+
+
+def _losses(curve: pd.DataFrame) -> list[str]:
+    return [c for c in map(str, curve) if re.search(r"loss(?![a-z_]*(scale|weight))", c.lower())]
+
+
 def loss_column(curve: pd.DataFrame) -> str | None:
     """The loss of a curve, on held-out data if it has one with enough values to judge; in a table of one measure, that,
     whatever its name."""
     names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-    named = [c for c in map(str, curve) if re.search(r"loss(?![a-z_]*(scale|weight))", c.lower())]
-    named.sort(key=lambda c: not c.lower().endswith("loss"))  # training_loss rather than loss/auxiliary
+    named = sorted(_losses(curve), key=lambda c: not c.lower().endswith("loss"))  # rather than loss/auxiliary
     ordered = list(dict.fromkeys([*(c for c in names if c in curve), *named]))
     if not ordered:  # as TensorBoard exports one curve
         return next((c for c in map(str, curve) if c.lower() == "value"), None)

@@ -55,8 +55,12 @@ class Data:
     def shrunk(self) -> float:
         """By how much the most likely variance is too small: it is taken around a law that was fitted to as many
         sizes, or runs where none share a size."""
-        k, n = self.X.shape[1], self.informed if self.repeated else float((~self.censored).sum())
-        return n / max(1.0, n - k)
+        return self.units / max(1.0, self.units - self.X.shape[1])
+
+    @property
+    def units(self) -> float:
+        """What tells how far runs lie from the law: sizes, or runs where none share a size."""
+        return self.informed if self.repeated else float((~self.censored).sum())
 
     @cached_property
     def emerged_of_size(self) -> Array:
@@ -134,8 +138,7 @@ class Fit:
         """Degrees of freedom left: those of sizes of which a run emerged, or of runs where none share a size. Seeds
         count for nothing: with few sizes the most likely share of what they have in common is often none where there
         is one, and intervals that trust it are too short."""
-        k, n = self.data.X.shape[1], float((~self.data.censored).sum())
-        return max(1.0, (self.data.informed if self.data.repeated else n) - k)
+        return max(1.0, self.data.units - self.data.X.shape[1])
 
     def quantile(self, level: float) -> float:
         return float(stats.t.ppf(0.5 + level / 2, self.freedom))
@@ -198,7 +201,8 @@ class Fit:
         """Log plateau of a new run for rows of X, and its interval: the law's doubt, a new size's and a new seed's."""
         centre = rows @ self.beta
         doubt = np.einsum("ij,jk,ik->i", rows, self.covariance, rows)
-        sd = np.sqrt(doubt + self.data.shrunk * self.size_spread**2 + self.seed_spread**2)
+        own = 1.0 if self.data.repeated else self.data.shrunk  # where no size is shared, all spread is that of runs
+        sd = np.sqrt(doubt + self.data.shrunk * self.size_spread**2 + own * self.seed_spread**2)
         t = self.quantile(level)
         return centre, centre - t * sd, centre + t * sd
 

@@ -115,9 +115,9 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
     the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and ablating any head outside
     the circuit leaves at least half of it. Where the heads of a layer stand in for each other, the layer is named by
-    the same rule. Where layers do, the fewest of the strongest heads are, without which at most a fifth is left, if
-    without as many of the weakest ones of the same layers at least half is. Nothing is named in a model that is not a
-    quarter of the way from chance to 1, nor where what would select does not come after what copies.
+    the same rule. Where layers do, the strongest heads are, as many as it takes to leave at most a fifth, less those
+    that it does not take, if without as many of the weakest at least half is left. Nothing is named in a model that is
+    not a quarter of the way from chance to 1, nor where what would select does not come after what copies.
     """
     with torch.no_grad():
         accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
@@ -137,8 +137,11 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
             part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
         elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
             part = replace(part, layer=layer, without=_without(table, layer, -1))
-        elif learnt:
+        elif learnt and left[layer, head] > COLLAPSED:
             part = _shared(part, _ranked(curve, role, best), partial(without_heads, model, task, batch), chance, above)
+            others = [place for place in left if place[1] >= 0 and place not in {*part.together, *heads}]
+            if part.together and not all(left[place] >= SPARED for place in others):
+                part = replace(part, together=[], without=None, without_others=None)
         parts.append(part)
     says = [_says(part, best[part.role], table) for part in parts]
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
@@ -160,15 +163,21 @@ def _shared(
     chance: float,
     above: float,
 ) -> Part:
-    """The part with the fewest of the strongest heads that collapse together, if as many of the weakest do not."""
-    for many in range(2, len(ranked) // 2 + 1):
-        strongest, weakest = ranked[:many], ranked[-many:]
-        if (left := without(strongest)) - chance <= COLLAPSED * above:
-            spared = without(weakest)
-            if spared - chance < SPARED * above:
-                break
-            return replace(part, without=left, together=strongest, without_others=spared)
-    return part
+    """The part with the heads that stand in for each other: the strongest ones, as many as it takes to collapse, less
+    those that it does not take; if they are of several layers, and as many of the weakest do not collapse."""
+
+    def collapses(heads: list[tuple[int, int]]) -> bool:
+        return without(heads) - chance <= COLLAPSED * above
+
+    prefixes = (ranked[:many] for many in range(2, len(ranked) // 2 + 1))
+    chosen = next((heads for heads in prefixes if collapses(heads)), [])
+    for head in reversed(chosen):
+        rest = [other for other in chosen if other != head]
+        chosen = rest if collapses(rest) else chosen
+    spared = without(ranked[-len(chosen) :]) if len({layer for layer, _ in chosen}) > 1 else -math.inf
+    if spared - chance < SPARED * above:
+        return part
+    return replace(part, without=without(chosen), together=chosen, without_others=spared)
 
 
 def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:

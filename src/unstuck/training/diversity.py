@@ -101,9 +101,10 @@ class DiversitySchedule:
         self.plateau: float | None = None  # on the first plateau
         self.last: float | None = None  # on the last one
         self.last_clean: float | None = None  # on clean data there
+        self.last_many = 0  # measurements that this is the median of
         self.settled: float | None = None  # that it came to rest at with this repetition
         self.clean: list[float] = []  # on clean data, in this stage
-        self.recent: list[float] = []  # the last of them, in whatever stage
+        self.measurements: list[tuple[int, float]] = []  # the last of them, in whatever stage, each with its step
         self.warned = False
         self.expected = 0  # step until which the plateau's end, forecast to be near, is waited for
         self.wait = 0  # steps before it may be called stuck again
@@ -158,7 +159,9 @@ class DiversitySchedule:
         elif not self._fallen(level, self.last):
             self.next = max(self.next * self.factor, min(self.least, self.next))
         self.last = level
-        self.last_clean = median(self.clean[-LATELY:]) if len(self.clean) >= LATELY else level
+        stood = [clean for step, clean in self.measurements if step > self.steps - len(self.detector.lately())]
+        stood = stood if len(stood) >= LATELY else self.clean[-LATELY:]
+        self.last_clean, self.last_many = (median(stood), len(stood)) if len(stood) >= LATELY else (level, LATELY)
         self._change(self.next, "repeating")
 
     def _learnt(self, loss: float) -> bool:
@@ -174,7 +177,7 @@ class DiversitySchedule:
         if not math.isfinite(clean) or self.stage == "done" or not self._above(clean):
             return
         self.clean.append(clean)
-        self.recent = [*self.recent[1 - RECENT :], clean]
+        self.measurements = [*self.measurements[1 - RECENT :], (self.steps, clean)]
         if self.stage != "repeating" or self.last_clean is None:
             del self.clean[:-LATELY]
             return
@@ -190,7 +193,7 @@ class DiversitySchedule:
         if len(now) < many or self.last_clean is None:
             return False
         lately = median(now)
-        if self._fallen(lately, self.last_clean, self._chance(noise, many, LATELY)):
+        if self._fallen(lately, self.last_clean, self._chance(noise, many, self.last_many)):
             return True
         if len(before) < LATELY or lately > (1 + self.fall) * self.last_clean:
             return False
@@ -198,9 +201,9 @@ class DiversitySchedule:
 
     def _noise(self) -> float:
         """Standard deviation of a measurement on clean data, from how each differs from the one before."""
-        if len(self.recent) <= LATELY:
+        if len(self.measurements) <= LATELY:
             return 0.0
-        return 1.4826 * median(abs(a - b) for a, b in itertools.pairwise(self.recent)) / math.sqrt(2)
+        return 1.4826 * median(abs(b - a) for (_, a), (_, b) in itertools.pairwise(self.measurements)) / math.sqrt(2)
 
     def _chance(self, noise: float, *many: int) -> float:
         """By how much medians of so many measurements may differ by chance."""
@@ -222,22 +225,24 @@ class DiversitySchedule:
     def state_dict(self) -> dict[str, Any]:
         """Where it is, in plain values, for a checkpoint; settings are those of the schedule that loads it."""
         kept = {name: getattr(self, name) for name in PROGRESS}
-        lists = {"clean": list(self.clean), "recent": list(self.recent), "changes": [list(c) for c in self.changes]}
+        lists = {"clean": list(self.clean), "changes": [list(c) for c in self.changes]}
+        lists["measurements"] = [list(m) for m in self.measurements]
         return {**kept, **lists, "values": list(self.detector.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        wanted = {*PROGRESS, "clean", "recent", "changes", "values"}
+        wanted = {*PROGRESS, "clean", "measurements", "changes", "values"}
         if not isinstance(state, dict) or not wanted <= set(state) or state["stage"] not in STAGES:
             raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
         for name in PROGRESS:
             setattr(self, name, state[name])
-        self.clean, self.recent = list(state["clean"]), list(state["recent"])
+        self.clean = list(state["clean"])
+        self.measurements = [(int(step), float(clean)) for step, clean in state["measurements"]]
         self.detector.values = list(state["values"])
         self.changes = [(int(step), float(level)) for step, level in state["changes"]]
 
 
 STAGES = ("diverse", "repeating", "released", "done")
 PROGRESS = (
-    *("repetition", "stage", "next", "plateau", "last", "last_clean", "settled"),
+    *("repetition", "stage", "next", "plateau", "last", "last_clean", "last_many", "settled"),
     *("expected", "wait", "steps", "since"),
 )

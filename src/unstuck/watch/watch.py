@@ -68,9 +68,12 @@ class Watch:
             self.repeated = tokens(torch.cat([part, part], 1).to(device))
         self.rows: list[dict[str, float]] = []
 
-    def __call__(self, step: int, /, **measures: Any) -> dict[str, float] | None:
+    def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...); one that is called
-        `step`, as some loggers have it, does not."""
+        `step`, as some loggers have it, does not, unless it is the only one."""
+        step = measures.pop("step", None) if step is None else step
+        if step is None:
+            raise BadInput("step", "missing", "given first: watch(step, loss=loss)")
         if step % self.every:
             return None
         return self.look(step, **measures)
@@ -182,7 +185,7 @@ def _checked(maps: list[Tensor]) -> None:
             "the model",
             "one without an attention call that could be seen",
             "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
-            "columns); else give Watch a function `attention`",
+            "columns), and is not hidden in a compiled part; else give Watch a function `attention`",
         )
 
 

@@ -180,12 +180,13 @@ class Forecaster:
         opinions = []
         if sign:
             ahead, spread = self.calibrations[name].read(value, start)
-            opinions = _holding([(math.log(step) + ahead, spread)], clock)
-            sign = bool(opinions)  # what was seen long ago may be overdue
+            mine = (math.log(step) + ahead, spread)
+            sign = not _overdue(*mine, clock)  # as what was seen long ago may be
+            opinions += [mine] if sign else []
         if self.prior is not None:
-            law = _holding([(math.log(self.prior[0]), self.prior[1])], clock)
-            refuted = None if law else self.prior[0]
-            opinions += law
+            law = (math.log(self.prior[0]), self.prior[1])
+            refuted = self.prior[0] if _overdue(*law, clock) else None
+            opinions += [law] if refuted is None else []
         known = Forecast(int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted)
         if not opinions:
             return replace(known, tells_from=tells_from)
@@ -233,9 +234,9 @@ def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
     return curve.drop(columns=[c for c in text if c not in needed]).assign(**found) if text else curve
 
 
-def _holding(opinions: list[tuple[float, float]], now: float) -> list[tuple[float, float]]:
-    """The opinions that have not been refuted: by which it may still be to come."""
-    return [(middle, spread) for middle, spread in opinions if ndtr((now - middle) / spread) <= REFUTED]
+def _overdue(middle: float, spread: float, now: float) -> bool:
+    """Has what an opinion says not come true, by all that it allowed for?"""
+    return bool(ndtr((now - middle) / spread) > REFUTED)
 
 
 def _pair(prior: Any) -> tuple[float, float]:

@@ -15,7 +15,7 @@ help:
 	@echo "make test-all     the slow tests too"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        speed, as ratios against plain implementations"
-	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), those of FIRST='figure ...' first; rewrite tables, pictures and the docs' tables"
+	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first; rewrite tables, pictures and the docs' tables"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make screenshots  take the pictures of report and dashboard anew (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"

@@ -7,7 +7,7 @@ What is left is listed in results/TODO.md.
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -40,8 +40,8 @@ def seconds(unit: list[RunSpec]) -> float:
 
 
 def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()) -> list[list[list[RunSpec]]]:
-    """What is left of tiers 1 and 2, and of tier 3: the figures named first, in their order, then one task after the
-    other, the cheapest first in each.
+    """What is left of tiers 1 and 2, and of tier 3: the figures and runs named first, in their order, then one task
+    after the other, the cheapest first in each.
 
     Two sweeps, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
     tier 3 wants four times as long would be that long at its place in tier 2.
@@ -52,9 +52,14 @@ def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[
         for runs in figures.values():
             for key in {_place(run) for run in runs if run.tier in tiers}:
                 found.setdefault(key, []).extend(left([run for run in runs if _place(run) == key], store))
-        named = [unit for name in first for unit in left([r for r in figures[name] if r.tier in tiers], store)]
+        wanted = {name: left([run for run in runs if run.tier in tiers], store) for name, runs in figures.items()}
+        named = [unit for name in first for unit in wanted.get(name) or _with_run(name, chain(*wanted.values()))]
         sweeps.append(named + [unit for key in sorted(found) for unit in sorted(found[key], key=seconds)])
     return sweeps
+
+
+def _with_run(run_id: str, units: Iterable[list[RunSpec]]) -> list[list[RunSpec]]:
+    return [unit for unit in units if run_id in {spec.run_id for spec in unit}]
 
 
 def _place(run: TieredRun) -> tuple[int, int]:
@@ -99,12 +104,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=140.0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--first", nargs="*", default=[], metavar="FIGURE", help="figures whose runs come first")
+    parser.add_argument("--first", nargs="*", default=[], metavar="NAME", help="figures or ids of runs that come first")
     arguments = parser.parse_args()
     figures, store = trained_figures(), Store(RESULTS / "store")
-    if unknown := set(arguments.first) - set(figures):
+    ids = {run.spec.run_id for runs in figures.values() for run in runs}
+    if unknown := set(arguments.first) - set(figures) - ids:
         parser.error(
-            f"--first: no trained figure is named {', '.join(sorted(unknown))}; there are {', '.join(figures)}"
+            f"--first: no trained figure or run of one is named {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(figures)}"
         )
 
     shown = ""

@@ -258,6 +258,44 @@ def test_a_forecast_that_is_overdue_or_withdrawn_is_waited_for_no_longer():
         assert schedule.stage == "repeating"
 
 
+def test_a_learner_that_arrives_by_itself_is_not_given_repetition():
+    """After a plateau whose end was waited for; and without one, at the floor or at nothing."""
+    waited = DiversitySchedule(patience=100)
+    for k in range(4000):
+        if k < 1000 and k % 100 == 0:
+            waited.forecasted(Forecast(k, k / 0.6 + 1, k + 1, 2 * k + 200, 0.6, True, "gain", 0.8))
+        waited.step(0.5 if k < 1000 else 0.01 + 0.49 * math.exp(-(k - 1000) / 50))
+    assert (waited.stage, waited.changes) == ("done", [(0, 0.0)])
+    rng = np.random.default_rng(0)
+    for floor, noise in ((0.02, 0.002), (0.0, 0.0)):
+        alone = DiversitySchedule(patience=100, floor=floor)
+        for k in range(6000):
+            alone.step(floor + math.exp(-k / 200) + abs(noise * rng.standard_normal()))
+        assert (alone.stage, alone.changes) == ("done", [(0, 0.0)])
+
+
+def test_a_high_first_loss_does_not_make_the_plateau_look_mastered():
+    schedule = DiversitySchedule(patience=100)
+    for k in range(400):
+        schedule.step(1.0 + 100 * math.exp(-k / 10))
+    assert schedule.stage == "repeating"
+
+
+def test_another_most_or_floor_holds_for_a_state_that_was_loaded():
+    first = stuck(most=0.5, floor=1.0 - 0.75)
+    state = json.loads(json.dumps(first.state_dict()))
+    less = DiversitySchedule(patience=50, most=0.1, floor=0.5)
+    less.load_state_dict(state)
+    assert less.repetition == pytest.approx(0.1)
+    assert (less.plateau, less.last) == (pytest.approx(0.5), pytest.approx(0.5))  # 1.0 above the floor it has now
+    for _ in range(3):
+        less.measured(0.6)
+    assert less.stage == "released"
+    same = DiversitySchedule(patience=50, most=0.5, floor=0.25)
+    same.load_state_dict(state)
+    assert same.state_dict() == first.state_dict()
+
+
 def stuck(**options):
     schedule = DiversitySchedule(patience=50, **options)
     for _ in range(50):
@@ -514,7 +552,7 @@ def test_the_floor_counts_for_what_stands_still():
     schedule = DiversitySchedule(patience=100, floor=2.9)
     for k in range(600):
         schedule.step(2.9 + 0.1 * math.exp(-k / 150))
-    assert schedule.stage == "diverse"
+    assert schedule.changes == [(0, 0.0)]  # never called stuck
 
 
 @pytest.mark.parametrize(

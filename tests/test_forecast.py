@@ -15,11 +15,11 @@ from unstuck import Forecaster
 from unstuck.cli import main
 from unstuck.errors import BadInput
 from unstuck.forecast import protocol
-from unstuck.forecast.calibration import Calibration, calibrate, shipped
+from unstuck.forecast.calibration import Calibration, by_theory, calibrate, shipped
 from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.protocol import emerged_runs
-from unstuck.forecast.signals import gain, parting, sharpening
+from unstuck.forecast.signals import available, gain, links, parting, sharpening
 from unstuck.forecast.sources import astray, loss_column, read_curve
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
@@ -322,6 +322,32 @@ def test_a_calibration_falls_with_the_signal_and_covers_what_it_was_fitted_on():
     assert np.mean(np.abs(ahead[middle] - levels) < 1.2816 * spreads) == pytest.approx(0.8, abs=0.05)
 
 
+def test_by_theory_nothing_is_fitted_but_the_spread():
+    """Rows that lie off the law widen the band and leave its middle where the law has it."""
+    values = np.random.default_rng(0).exponential(0.5, 2000) + 0.01
+    law = -np.log(erf(np.sqrt(values)))
+    late = by_theory("links", values, law + 0.3, 5)
+    for value in (0.03, 0.11, 0.37, 1.3):
+        ahead, spread = late.read(value)
+        assert ahead == pytest.approx(-math.log(erf(math.sqrt(value))), abs=0.01)
+        assert spread == pytest.approx(0.3 / 1.2816, rel=0.01)
+
+
+def test_a_task_in_two_steps_goes_by_the_link_that_is_ahead():
+    """On the law in copying, with selection not begun, the forecast is the plateau; by selection there is no sign."""
+    curve = by_the_law(4000.0, upto=0.6).filter(regex="step|attn")
+    still = curve.assign(**{c: 0.1 for c in curve if c != "step"})
+    copying = curve.rename(columns=lambda c: c.replace("attn", "copy"))
+    both = still.merge(copying, on="step")
+    assert links(both) == pytest.approx(gain(curve))
+    assert available(both)[:2] == ["links", "gain"]
+    said = Forecaster().of_curve(both)
+    assert (said.signal, said.sign) == ("links", True)
+    assert said.plateau == pytest.approx(4000, rel=0.03)
+    assert not Forecaster("gain").of_curve(both).sign
+    assert Forecaster().of_curve(both.assign(**{c: np.nan for c in copying if c != "step"})).signal == "gain"
+
+
 def test_the_shipped_calibrations_are_close_to_the_theory():
     known = shipped()["gain"]
     for value in (0.05, 0.1, 0.2, 0.4):
@@ -337,7 +363,7 @@ def test_a_stored_run_is_forecast_from_its_first_half():
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
-    with pytest.raises(BadInput, match="one of auto, gain"):
+    with pytest.raises(BadInput, match="one of auto, links, gain"):
         Forecaster("grain")
     with pytest.raises(BadInput, match="attn_L_H, induction_L_H or entropy_L_H"):
         Forecaster().of_curve(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))

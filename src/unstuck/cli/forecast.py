@@ -24,7 +24,10 @@ def forecast(
         ),
     ],
     signal: Annotated[
-        str, typer.Option("--signal", metavar="NAME", help="gain, induction, sharpening, parting, or auto: the best.")
+        str,
+        typer.Option(
+            "--signal", metavar="NAME", help="links, gain, induction, sharpening, parting, or auto: the best."
+        ),
     ] = "auto",
     law: Annotated[
         Path | None, typer.Option("--law", metavar="STORE", help="Runs whose law is a second opinion on this one.")
@@ -45,7 +48,8 @@ def forecast(
     """Say when a run will leave its plateau, from where its heads look while the loss is still flat.
 
     Needs the attention of each layer and head over training, as `unstuck train` and `unstuck.Watch` record it:
-    columns attn_L_H (to tokens known to matter), induction_L_H (of a language model) or entropy_L_H (of any head).
+    columns attn_L_H (to tokens known to matter; with copy_L_H beside them, of a task that needs copying first),
+    induction_L_H (of a language model) or entropy_L_H (of any head).
     Only the last needs no knowledge of the task; it speaks later. Of a curve with a loss alone it says whether it is
     on a plateau, and since when.
 

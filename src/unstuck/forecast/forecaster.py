@@ -30,6 +30,7 @@ from .sources import astray, loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
 QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
+QUIET["links"] = QUIET["gain"]
 #: Growth of the forecast over growth of the step, both in logarithms, above which there is no sign: for signals between
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
@@ -172,7 +173,7 @@ class Forecaster:
         step, value = steps[-1], values[-1]
         stopped = now - step > max(STOPPED[0] * np.diff(steps).max(initial=1.0), STOPPED[1] * now)
         seen, now = (int(step), now) if stopped else (None, step)  # between two looks the last one is the clock
-        start = chance(curve, SIGNALS[name][0]) if name in ("gain", "induction") else None
+        start = chance(curve, *SIGNALS[name][0]) if name in ("gain", "induction") else None
         sign = self._sign(name, steps, values, start)
         first = steps[steps > 0].min(initial=math.inf)
         tells_from = LOOK_BACK * float(first) if step < LOOK_BACK * first < math.inf else None

@@ -15,10 +15,10 @@ import pandas as pd
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.runs.store import Store, watched
 
-from .calibration import Calibration, calibrate
+from .calibration import Calibration, by_theory, calibrate
 from .forecaster import Forecaster, weighed
 from .prior import FORMULAS, extrapolation_error, opinion
-from .signals import SIGNALS, chance
+from .signals import SIGNALS, available, chance
 
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
@@ -98,7 +98,7 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
     out = {}
     middle = float(np.median([run["plateau"] for run, _ in tuning]))
     for name, (_, signal) in SIGNALS.items():
-        if name == "induction":  # it is read by the calibration of `gain`
+        if name in ("induction", "links"):  # regression has neither: they are read as `gain` is, or by theory
             continue
         values, ahead, names, starts = [], [], [], []
         for run, curve in tuning:
@@ -109,6 +109,8 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
                 starts.append(start)
                 names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
         out[name] = calibrate(name, values, ahead, names, len(tuning), starts if name == "gain" else None)
+        if name == "gain":
+            out["links"] = by_theory("links", values, ahead, len(tuning))
     return out
 
 
@@ -138,6 +140,7 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
         if regression and is_standard(run) and not run["p"]:  # the law is one of d and T/B
             prior = opinion(law, off, {"d": run["d"], "T": run["T"], "B": run["B"]})[:2]
         threshold, column = (0.1, "test_loss") if regression else (0.5, "test_accuracy")
+        methods = _readable(curve, known)
         for step, part in moments(curve, run["plateau"]):
             base = {k: run.get(k) for k in ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers")}
             base |= {"step": step, "plateau": run["plateau"], "elapsed": round(step / run["plateau"], 4)}
@@ -150,7 +153,7 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
                 # What has not happened by now happens later, for the law alone as for the forecaster.
                 now = math.log(part["step"].iloc[-1])
                 answers["law"] = weighed([(math.log(prior[0]), prior[1])], now, LEVEL)
-            for name in known:
+            for name in methods:
                 for label, with_law in ((name, None), (f"{name} and law", prior)):
                     if label.endswith("law") and prior is None:
                         continue
@@ -160,6 +163,12 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
                 given = answer or (math.nan, math.nan, math.nan)
                 rows.append({**base, "method": method, "said": given[0], "low": given[1], "high": given[2]})
     return pd.DataFrame(rows)
+
+
+def _readable(curve: pd.DataFrame, known: dict[str, Calibration]) -> list[str]:
+    """The signals that a curve has the columns for."""
+    there = available(curve)
+    return [name for name in known if name in there]
 
 
 def scores(table: pd.DataFrame) -> pd.DataFrame:
@@ -188,7 +197,7 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
     for (kind, seed), curve in curves.groupby(["kind", "seed"]):
         curve = curve.drop(columns=["kind", "seed"])
         parts = [part for _, part in moments(curve, curve["step"].max())]
-        for name in known:
+        for name in _readable(curve, known):
             forecaster = Forecaster(name, None, LEVEL, known)
             before = [forecaster.of_curve(part).sign for part in parts]
             row = {"kind": kind, "seed": seed, "method": name, "said": float(forecaster.of_curve(curve).sign)}
@@ -223,7 +232,7 @@ def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) ->
     `answered`, and how many bands had `ended` before that step; which is all one knows of them."""
     rows = []
     for run, curve in unfinished:
-        for name in known:
+        for name in _readable(curve, known):
             forecaster = Forecaster(name, None, LEVEL, known)
             said = [forecaster.of_curve(part) for _, part in moments(curve, run["plateau"])]
             ends = [f.high for f in said if f.high is not None]

@@ -1,8 +1,9 @@
 """What moves while the loss does not: one number a row of a curve, 0 at its start.
 
 `gain` needs to know which tokens matter. On a sequence that repeats itself one does, and `induction` is the gain there.
-The others need not know. They count from a fraction of the steps ago, not from the start: entropy drifts in the first
-steps of every run, whether or not it will emerge.
+`links` goes by any link that a task in two steps needs, as recall does: from the query to the value, from the value to
+its key. The others need not know. They count from a fraction of the steps ago, not from the start: entropy drifts in
+the first steps of every run, whether or not it will emerge.
 """
 
 from collections.abc import Callable
@@ -19,13 +20,18 @@ def _names(curve: pd.DataFrame, prefix: str) -> list[str]:
     return [c for c in curve if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].replace("_", "").isdigit()]
 
 
-def _columns(curve: pd.DataFrame, prefix: str) -> Array:
-    return curve[_names(curve, prefix)].to_numpy(dtype=float)
+def _columns(curve: pd.DataFrame, *prefixes: str) -> Array:
+    return curve[[c for prefix in prefixes for c in _names(curve, prefix)]].to_numpy(dtype=float)
 
 
 def gain(curve: pd.DataFrame) -> Array:
     """Logarithm of the best head's attention to the relevant tokens over that at the start: Δa of the theory."""
     return _gain(_columns(curve, "attn"))
+
+
+def links(curve: pd.DataFrame) -> Array:
+    """The same along the link where it is largest: to the relevant tokens, or in copying."""
+    return _gain(_columns(curve, "attn", "copy"))
 
 
 def induction(curve: pd.DataFrame) -> Array:
@@ -66,22 +72,25 @@ def _earlier(curve: pd.DataFrame) -> NDArray[np.intp]:
     return np.maximum(np.searchsorted(steps, steps / LATELY, side="right") - 1, 0)
 
 
-#: Each with the columns it needs; in the order in which they are preferred.
-SIGNALS: dict[str, tuple[str, Callable[[pd.DataFrame], Array]]] = {
-    "gain": ("attn", gain),
-    "induction": ("induction", induction),
-    "sharpening": ("entropy", sharpening),
-    "parting": ("entropy", parting),
+#: Each with the columns it needs, by how they begin; in the order in which they are preferred.
+SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[pd.DataFrame], Array]]] = {
+    "links": (("attn", "copy"), links),
+    "gain": (("attn",), gain),
+    "induction": (("induction",), induction),
+    "sharpening": (("entropy",), sharpening),
+    "parting": (("entropy",), parting),
 }
 
 
 def recorded(curve: pd.DataFrame, signal: str) -> pd.DataFrame:
     """The rows that have all a signal needs, and its columns: loggers write the loss more often than attention."""
-    names = _names(curve, SIGNALS[signal][0])
-    there = np.isfinite(curve[names].to_numpy(dtype=float))
-    ever = there.any(0)
-    rows = there[:, ever].all(1) & bool(ever.any())
-    return curve.loc[rows, ["step", *(c for c, yes in zip(names, ever, strict=True) if yes)]]
+    kinds = [
+        [c for c in _names(curve, prefix) if np.isfinite(curve[c].to_numpy(dtype=float)).any()]
+        for prefix in SIGNALS[signal][0]
+    ]
+    names = [c for kind in kinds for c in kind]
+    rows = np.isfinite(curve[names].to_numpy(dtype=float)).all(1) & all(kinds)
+    return curve.loc[rows, ["step", *names]]
 
 
 def available(curve: pd.DataFrame) -> list[str]:

@@ -45,13 +45,14 @@ class DiversitySchedule:
     the schedule repeats again: as much as before on a plateau that is lower by `fall`, where repetition has helped;
     else `factor` as much, but not less than `least`. Losses are above `floor`, which is what cannot be avoided: 0 for
     a task without noise. A learner that has arrived at a higher one looks stuck; so does one whose loss falls by less
-    than 2% in `patience` steps, and `patience` is to be chosen accordingly. Where losses are too noisy to see a fall
-    of half of `fall` in that time, it takes longer to call a learner stuck.
+    than 2% in `patience` steps, and `patience` is to be chosen accordingly. One that meets no plateau has arrived at
+    the square of `mastered` of where its first `patience` steps had brought it. Where losses are too noisy to see a
+    fall of half of `fall` in that time, it takes longer to call a learner stuck.
 
     The loss on clean data, without repetition, tells the transition best: `schedule.measured(loss)`, every so many
-    steps, also while nothing is repeated, since they are compared with those before. From the sixth value on the
-    schedule goes by them, before that by the loss it is trained on. Measure it on the same sequences each time: the
-    noisier it is, the more values it takes to tell a fall from chance.
+    steps, also while nothing is repeated, since they are compared with those before. From the third value after it
+    began to repeat, a fall among them ends repetition; from the sixth on the loss it is trained on no longer does.
+    Measure it on the same sequences each time: the noisier it is, the more values it takes to tell a fall from chance.
 
     A learner whose loss stands still may be on its way: tell the schedule what a `Forecaster` or a `Watch` says,
     `schedule.forecasted(watch.forecast())`, and it does not begin to repeat where half of the time is over.
@@ -98,6 +99,7 @@ class DiversitySchedule:
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = most  # how much to repeat on the next plateau
         # Losses from here on are above `floor`.
+        self.start: float | None = None  # after the first `patience` steps
         self.plateau: float | None = None  # on the first plateau
         self.last: float | None = None  # on the last one
         self.last_clean: float | None = None  # on clean data there
@@ -126,15 +128,17 @@ class DiversitySchedule:
         return self.repetition
 
     def _judge(self, now: float) -> None:
+        if self.start is None and self.steps >= self.detector.least:
+            self.start = now
         if self.stage == "repeating":
             by_training = len(self.clean) < 2 * LATELY and self.settled is not None and self._fallen(now, self.settled)
             if by_training or self.since >= self.longest:
                 self._change(0.0, "released")
             elif self._time_to_look() and self.detector.stands:
                 self.settled = self._level()
-        elif self.stage == "released" and self._learnt(now):
+        elif self._learnt(now):
             self.stage = "done"
-        elif self.since >= self.wait and self.steps >= self.expected and self._time_to_look() and self.detector.stuck:
+        elif self.since >= self.wait and self._time_to_look() and self.detector.stuck:
             self._stuck(self._level())
 
     def _time_to_look(self) -> bool:
@@ -154,9 +158,10 @@ class DiversitySchedule:
         return mean(self.detector.values[-max(self.memory, self.detector.least // 2) :])
 
     def _stuck(self, level: float) -> None:
-        if self.last is None:
-            self.plateau = level
-        elif not self._fallen(level, self.last):
+        self.plateau = level if self.plateau is None else self.plateau
+        if self.steps < self.expected:  # its end is near
+            return
+        if self.last is not None and not self._fallen(level, self.last):
             self.next = max(self.next * self.factor, min(self.least, self.next))
         self.last = level
         stood = [clean for step, clean in self.measurements if step > self.steps - len(self.detector.lately())]
@@ -165,7 +170,9 @@ class DiversitySchedule:
         self._change(self.next, "repeating")
 
     def _learnt(self, loss: float) -> bool:
-        return self.plateau is not None and loss <= self.mastered * self.plateau
+        if self.plateau is not None:
+            return loss <= self.mastered * self.plateau
+        return self.start is not None and loss <= self.mastered**2 * self.start
 
     def _fallen(self, now: float, before: float, chance: float = 0.0) -> bool:
         return now < before - max(self.fall * before, chance)
@@ -224,25 +231,30 @@ class DiversitySchedule:
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is, in plain values, for a checkpoint; settings are those of the schedule that loads it."""
-        kept = {name: getattr(self, name) for name in PROGRESS}
+        kept = {name: getattr(self, name) for name in (*PROGRESS, *AMOUNTS, *LEVELS)}
         lists = {"clean": list(self.clean), "changes": [list(c) for c in self.changes]}
         lists["measurements"] = [list(m) for m in self.measurements]
-        return {**kept, **lists, "values": list(self.detector.values)}
+        return {**kept, **lists, "values": list(self.detector.values), "most": self.most, "floor": self.floor}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        wanted = {*PROGRESS, "clean", "measurements", "changes", "values"}
+        """Go on from there; where `most` or `floor` are other ones now, with what was kept in their terms."""
+        wanted = set(self.state_dict())
         if not isinstance(state, dict) or not wanted <= set(state) or state["stage"] not in STAGES:
             raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
+        more, up = self.most / state["most"], state["floor"] - self.floor
         for name in PROGRESS:
             setattr(self, name, state[name])
-        self.clean = list(state["clean"])
-        self.measurements = [(int(step), float(clean)) for step, clean in state["measurements"]]
-        self.detector.values = list(state["values"])
+        for name in AMOUNTS:
+            setattr(self, name, state[name] * more)
+        for name in LEVELS:
+            setattr(self, name, None if state[name] is None else max(0.0, state[name] + up))
+        self.clean = [max(0.0, x + up) for x in state["clean"]]
+        self.measurements = [(int(step), max(0.0, float(clean) + up)) for step, clean in state["measurements"]]
+        self.detector.values = [max(0.0, x + up) for x in state["values"]]
         self.changes = [(int(step), float(level)) for step, level in state["changes"]]
 
 
 STAGES = ("diverse", "repeating", "released", "done")
-PROGRESS = (
-    *("repetition", "stage", "next", "plateau", "last", "last_clean", "last_many", "settled"),
-    *("expected", "wait", "steps", "since"),
-)
+AMOUNTS = ("repetition", "next")
+LEVELS = ("start", "plateau", "last", "last_clean", "settled")
+PROGRESS = ("stage", "last_many", "expected", "wait", "steps", "since")

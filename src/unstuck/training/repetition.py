@@ -54,8 +54,8 @@ class Repetition:
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_look(step, self.every)
             signs = pd.DataFrame(self.signs)
-            if available(signs):
-                self.schedule.forecasted(Forecaster().of_curve(signs))
+            if "gain" in available(signs):
+                self.schedule.forecasted(Forecaster("gain").of_curve(signs))
 
     def state_dict(self) -> dict[str, Any]:
         return {"state": self.schedule.state_dict(), "signs": list(self.signs), "next": self.next_advice}

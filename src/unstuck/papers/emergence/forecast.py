@@ -26,6 +26,7 @@ METHODS = {
     "law": (ORANGE, "law alone"),
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
+WORDS = {method: label for method, (_, label) in METHODS.items()} | {"links": "attention and copying"}
 SETS = {  # of runs, in words, and how their ends are forecast
     "between": (
         "other sizes",
@@ -37,7 +38,7 @@ SETS = {  # of runs, in words, and how their ends are forecast
     "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
     "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
     "one layer": ("one layer", ["gain"]),
-    "recall": ("recall", ["gain", "sharpening"]),
+    "recall": ("recall", ["links", "gain", "progress law", "sharpening", "twice elapsed"]),
 }
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it
@@ -144,7 +145,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name in ("between", "beyond"):
         part = table[table["set"] == name]
         claims += [_against_law(part, name)] if len(part) else []
-    late = table[(table["set"] == UNFINISHED) & table["method"].isin(["gain", "sharpening"])]
+    late = table[(table["set"] == UNFINISHED) & table["method"].isin(["links", "gain", "sharpening"])]
     for (task, method), rows in late.groupby(["name", "method"], sort=False):
         what = {"single_location": "regression"}.get(str(task), str(task))
         text = f"{rows['ended'].sum():.0f} of {rows['answered'].sum():.0f}"
@@ -182,7 +183,7 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
         for method in methods if len(part) else []:
             scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
             row = {"runs": f"{words} ({part['run_id'].nunique()})" if method == methods[0] else ""}
-            row["forecast by"] = METHODS[method][1] if method in METHODS else method
+            row["forecast by"] = WORDS.get(method, method)
             rows.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
     return pd.DataFrame(rows).fillna("–")
 
@@ -221,5 +222,5 @@ def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
     silent = bool((scored["answered"] < scored["forecasts"]).any())
     silence = f"; it answered {answered}" if silent else ""
-    shown = "attention gain" if method == "gain" else method.replace("gain", "attention gain")
+    shown = {"links": "gain of attention and copying"}.get(method, method.replace("gain", "attention gain"))
     return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{bias}{band}{silence}")

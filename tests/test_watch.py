@@ -95,6 +95,58 @@ def test_looking_changes_nothing():
     assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), before, strict=True))
 
 
+class Merging(nn.Linear):
+    """A layer that folds an adapter into its weights for evaluation, as LoRA's do."""
+
+    def train(self, mode=True):
+        if not mode:
+            self.weight.data += 1.0
+        return super().train(mode)
+
+
+def test_looking_does_not_make_layers_ready_for_evaluation():
+    model = nn.Sequential(Plain(True), Merging(16, 16), nn.Dropout(0.5))
+    model[2].training = False  # as its owner wants it
+    before = model[1].weight.clone()
+    Watch(model, torch.zeros(2, 5, dtype=torch.long)).look(0)
+    assert torch.equal(model[1].weight, before)
+    assert [m.training for m in model] == [True, True, False]
+
+
+def test_what_a_model_is_shown_goes_where_the_model_is():
+    """A trainer moves the model after the watch was made; here to a device that holds no numbers."""
+    model = Plain(True)
+    watch = Watch(model, {"tokens": torch.zeros(2, 5, dtype=torch.long)}, vocabulary=16, length=8)
+    model.to("meta")
+    for inputs in (watch.probe, watch.repeated, (watch.repeated,)):
+        (weights,) = attention_maps(model, inputs)
+        assert weights.device.type == "meta"
+
+
+def test_a_row_that_looks_at_nothing_has_no_part_in_the_entropy():
+    """Strictly causal: the first token looks at nothing, the others uniformly."""
+    weights = torch.ones(4, 4).tril(-1)
+    weights = (weights / weights.sum(-1, keepdim=True).clamp_min(1)).expand(2, 1, 4, 4)
+    watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [weights])
+    assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
+
+
+def test_one_mask_for_all_sequences_counts_once():
+    torch.manual_seed(0)
+    model, tokens = Plain(True), torch.randint(16, (8, 5))
+    mask = torch.ones(1, 5, 5, dtype=torch.bool).tril(-1).triu(-1)
+    one, each = (Watch(model, tokens, targets=m).look(0) for m in (mask, mask.repeat(8, 1, 1)))
+    assert one == pytest.approx(each)
+    assert 0 < one["attn_0_0"] < 1
+
+
+def test_a_loss_of_ones_own_is_kept(tmp_path):
+    watch = Watch(Plain(True), torch.zeros(2, 5, dtype=torch.long))
+    watch.look(0, loss=5.0, train_loss=1.0)
+    curve = pd.read_parquet(watch.save(tmp_path / "mine") / "curve.parquet")
+    assert curve["train_loss"].tolist() == [1.0]
+
+
 def test_rows_have_entropy_distance_targets_and_induction():
     model, tokens = Plain(True), torch.randint(16, (4, 6))
     targets = torch.zeros(4, 6, dtype=torch.bool)

@@ -75,6 +75,21 @@ def _weights(
     return scores.softmax(-1).masked_fill(hidden, 0.0)
 
 
+def beside(model: nn.Module, inputs: Any) -> Any:
+    """Tensors on the device of a model's first parameter, also in tuples, lists and mappings: a model may have moved
+    since they were made."""
+    device = next((p.device for p in model.parameters()), None)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value if device is None else value.to(device)
+        if isinstance(value, Mapping):
+            return {name: moved(part) for name, part in value.items()}
+        return [moved(part) for part in value] if isinstance(value, (tuple, list)) else value
+
+    return moved(inputs)
+
+
 @torch.no_grad()
 def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
     """Attention weights of every attention call of the model on `inputs` (a tensor, a tuple of arguments or a mapping
@@ -88,10 +103,12 @@ def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
     """
     model = getattr(model, "_orig_mod", model)  # compiled layers do not show their calls
     training = [module for module in model.modules() if module.training]
+    inputs = beside(model, inputs)
     devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
     with torch.random.fork_rng(devices=devices):
-        model.eval()
         try:
+            for module in training:  # not by eval(), which some answer by changing their weights
+                module.training = False
             with _Recorder() as recorder:
                 if isinstance(inputs, Mapping):
                     model(**inputs)

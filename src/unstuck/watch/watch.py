@@ -15,7 +15,7 @@ from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.runs.store import RunDirectory
 from unstuck.scalars import is_whole, number
 
-from .record import attention_maps
+from .record import attention_maps, beside
 
 INDUCTION = 16  # sequences that repeat themselves
 
@@ -64,8 +64,7 @@ class Watch:
             known = _indices(vocabulary)
             self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
-            device = next(model.parameters()).device
-            self.repeated = tokens(torch.cat([part, part], 1).to(device))
+            self.repeated = tokens(beside(model, torch.cat([part, part], 1)))
         self.rows: list[dict[str, float]] = []
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
@@ -130,10 +129,10 @@ class Watch:
         if status is not None and status.get("state") != "watched":
             raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
         curve, before = self.curve, run.curve()
+        if "loss" in curve and not {"test_loss", "train_loss"} & set(curve):  # what tables and plots of runs look for
+            curve = curve.assign(train_loss=curve["loss"])
         if before is not None:
             curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
-        if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
-            curve = curve.assign(train_loss=curve["loss"])
         run.write_curve(curve)
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last)
@@ -197,7 +196,7 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
     w = weights.float()
     columns = w.shape[-1]
     # Over that of uniform attention on what each row may look at: as in our own runs, 1 when uniform.
-    visible = (w > 0).flatten(0, 1).any(0).sum(-1)
+    visible = (w > 0).flatten(0, 1).any(0).sum(-1).clamp_min(1)  # where a row looks at nothing, nothing is spread
     entropy = torch.special.entr(w).sum((-1, -2)).mean(0) / visible.float().log().sum().clamp_min(1e-9)
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
@@ -208,6 +207,7 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
         if mask.dim() == 2:
             seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)
         else:
+            mask = mask.expand(len(w), -1, -1)
             asked = mask.any(-1)[:, None].float()  # rows that have a target
             seen = ((w * mask[:, None]).sum(-1) * asked).sum((0, 2)) / asked.sum((0, 2))
         out |= _named("attn", layer, seen)

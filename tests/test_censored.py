@@ -42,6 +42,18 @@ def test_the_likelihood_is_the_integral_over_what_a_size_shares(seed):
     assert log_likelihood(data, beta, math.log(s_seed), math.log(s_size)) == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.parametrize("ratio", [1, 3, 10])
+def test_a_size_of_which_nothing_emerged_counts_rightly_however_far_sizes_lie_apart(ratio):
+    """With one censored run at each of some sizes the likelihood is that of a normal of both spreads together."""
+    late = np.linspace(-0.5, 0.5, 9)
+    y = np.array([*late, 0.01, -0.01])
+    data = Data(np.ones((11, 1)), y, np.arange(11) < 9, np.array([*range(9), 9, 9]))
+    s_seed, s_size = 0.03, 0.03 * ratio
+    pair = stats.multivariate_normal(cov=s_seed**2 * np.eye(2) + s_size**2)
+    expected = stats.norm.logsf(late, scale=math.hypot(s_seed, s_size)).sum() + pair.logpdf(y[9:])
+    assert log_likelihood(data, np.zeros(1), math.log(s_seed), math.log(s_size)) == pytest.approx(expected, abs=1e-6)
+
+
 def parts(x):
     return x[:2], float(x[2]), float(x[3])
 

@@ -104,6 +104,46 @@ def test_thresholds_are_read_from_a_csv_and_missing_ones_are_none(tmp_path):
     assert found["status"].tolist() == ["emerged", "censored"]
 
 
+def test_without_thresholds_a_run_that_was_stopped_at_another_is_not_censored():
+    table = pd.DataFrame({"crossing_0.5": [5.0, 7.0, None], "crossing_0.9": [8.0, None, None], "steps": [9, 7, 30]})
+    table["status"] = ["emerged", "emerged", "censored"]
+    with pytest.warns(UserWarning, match="1 runs did not record threshold 0.9"):
+        found = at_threshold(table, 0.9)
+    assert found["steps"].tolist() == [9, 30]
+    assert found["status"].tolist() == ["emerged", "censored"]
+
+
+def test_only_thresholds_that_some_run_recorded_are_named():
+    table = pd.DataFrame({"crossing_0.1": [None, None], "crossing_0.5": [3.0, None], "status": ["emerged", "censored"]})
+    with pytest.raises(BadInput, match=r"recorded: 0\.5\.$"):
+        at_threshold(table, 0.7)
+
+
+def test_a_table_of_curves_has_each_run_once(tmp_path):
+    curves = pd.DataFrame({"run_id": list("aaabbbb"), "step": [0, 10, 20, 0, 10, 20, 30], "T": [8] * 3 + [16] * 4})
+    curves["crossing_0.5"] = [12.0] * 3 + [None] * 4
+    curves.to_csv(tmp_path / "curves.csv", index=False)
+    with pytest.warns(UserWarning, match="each of its 2 runs counts once"):
+        table = read_table(tmp_path / "curves.csv")
+    assert at_threshold(table, 0.5)[["run_id", "steps", "status"]].to_numpy().tolist() == [
+        ["a", 20, "emerged"],
+        ["b", 30, "censored"],
+    ]
+
+
+def test_a_column_with_text_has_no_order(tmp_path):
+    table = pd.DataFrame({"T": ["16", "128", "x"], "plateau_steps": [1.0, 2.0, 3.0]})
+    with pytest.raises(BadInput, match="T holds 'x'"):
+        where(table, ["T<=64"])
+    assert where(table.iloc[:2], ["T<=64"])["T"].tolist() == ["16"]  # by value: as text 128 comes first
+
+
+def test_text_in_a_row_that_does_not_count_is_no_matter():
+    table = runs().astype({"plateau_steps": object}).assign(status="emerged", steps=10**6)
+    table.loc[0, ["plateau_steps", "status"]] = ["none", "failed"]
+    assert fit_power_law(table, "d + T/B", offset=1.0).n == len(table) - 1
+
+
 def test_a_law_through_all_of_its_sizes_says_so():
     sizes = pd.DataFrame({"d": [8, 16, 16], "T": [16, 16, 32]}).loc[[0, 1, 2] * 3].reset_index(drop=True)
     noise = 0.05 * np.random.default_rng(0).standard_normal(9)
@@ -256,7 +296,7 @@ def test_rows_can_be_chosen_and_other_thresholds_fitted():
     assert set(where(table, ["d<=64", "T!=64", "layer_norm=false"])["d"]) == {16, 64}
     assert len(where(table, ["task.B=4"])) == len(table) / 2
     crossed = table.assign(**{"crossing_0.4": table["plateau_steps"] / 2})
-    crossed.loc[:2, "crossing_0.4"] = np.nan
+    crossed.loc[:2, ["crossing_0.4", "status"]] = [np.nan, "censored"]
     law = fit_power_law(at_threshold(crossed, 0.4), "d + T/B")
     assert (law.n, law.censored) == (len(table) - 3, 3)
     for condition in ("d", "d~3", "size=3", "d=wide"):

@@ -4,8 +4,10 @@
 
 u and v standard normal: a log-normal accelerated failure time model in which what the law gets wrong at a size is
 shared by its seeds. The likelihood of a size's emerged runs is that of a normal vector; given them, u is normal too,
-and the chance that the censored runs lie beyond their last step is an average over it (Gauss-Hermite). Intervals are by
-profile likelihood, with the cut-off that makes them exact for a linear model without censoring.
+and the chance that the censored runs lie beyond their last step is an average over it. That is taken at evenly spaced
+points: where sizes differ far more than seeds the chance is nearly a step, which Gauss-Hermite nodes miss, and evenly
+spaced ones meet to 1e-8 up to a ratio of ten. Intervals are by profile likelihood, with the cut-off that makes them
+exact for a linear model without censoring.
 """
 
 import math
@@ -19,8 +21,8 @@ from scipy import optimize, special, stats
 
 Array = NDArray[np.float64]
 
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
-LOG_WEIGHTS = np.log(WEIGHTS / WEIGHTS.sum())
+NODES = np.linspace(-12, 12, 241)
+LOG_WEIGHTS = special.log_softmax(-0.5 * NODES**2)
 SMALLEST = -8.0  # logarithm of the smallest standard deviation that is tried
 
 

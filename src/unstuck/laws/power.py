@@ -149,9 +149,8 @@ def fit_power_law(
         offset = _likely_offset(_gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
     offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
     if offset:
-        table = table.assign(plateau_steps=table["plateau_steps"] - offset)
-        if "steps" in table:
-            table = table.assign(steps=table["steps"] - offset)
+        columns = [c for c in ("plateau_steps", "steps") if c in table]
+        table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
         if (table.loc[emerged, "plateau_steps"] <= 0).any():
             raise BadInput("offset", offset, "below the shortest plateau")
     data, centre, late = _gather(table, emerged, terms, sizes)

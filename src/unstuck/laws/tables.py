@@ -32,7 +32,16 @@ def read_table(source: str | Path) -> pd.DataFrame:
         raise BadInput("source", str(source), f"a readable table ({type(e).__name__}: {e})") from e
     if table.empty:
         raise BadInput("source", str(source), "a table with at least one row")
-    return table
+    return one_row_a_run(table)
+
+
+def one_row_a_run(table: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of curves, such as those of some figures, the last row of each run, with the steps it had."""
+    if "run_id" not in table or "step" not in table or not table["run_id"].duplicated().any():
+        return table
+    rows = table.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last").sort_index()
+    warnings.warn(f"the table has curves: each of its {len(rows)} runs counts once", UserWarning, stacklevel=3)
+    return rows if "steps" in rows else rows.assign(steps=rows["step"])
 
 
 def _store(path: Path) -> pd.DataFrame:
@@ -65,6 +74,8 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
         if column not in table:
             raise BadInput("where", name, f"a column of the table: {', '.join(table)}" + nearest(name, table))
         values = table[column]
+        if sign not in ("=", "!="):
+            values = _ordered(values, condition)
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
         try:
             wanted: Any = float(text) if numeric else text.lower()
@@ -72,6 +83,15 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
             raise BadInput("where", condition, f"a comparison of {column} with a number") from e
         table = table[_COMPARE[sign](values if numeric else values.astype(str).str.lower(), wanted)]
     return table
+
+
+def _ordered(values: pd.Series, condition: str) -> pd.Series:
+    """A column as numbers, which alone have an order; one cell of text makes all of a column text."""
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    text = values[numbers.isna() & values.notna()]
+    if len(text):
+        raise BadInput("where", condition, f"a comparison of numbers; {values.name} holds {text.iloc[0]!r}")
+    return numbers
 
 
 def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
@@ -93,20 +113,28 @@ def _thresholds(cell: Any) -> list[float]:
 
 
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
-    """The table with the crossing of another threshold as its plateau; runs without that crossing are censored."""
+    """The table with the crossing of another threshold as its plateau; runs that did not get there are censored. One
+    that did not look out for it says nothing about it, and is left out: so is, where the table does not say what runs
+    looked out for, one that emerged without that crossing, since it was stopped at another threshold."""
     column = f"crossing_{threshold:g}"
-    watched = [any(f"{x:g}" == f"{threshold:g}" for x in _thresholds(t)) for t in table.get("thresholds", ())]
-    if column not in table and any(watched):  # none of the runs has got there
+    watched = pd.Series(
+        [any(f"{x:g}" == f"{threshold:g}" for x in _thresholds(t)) for t in table["thresholds"]]
+        if "thresholds" in table
+        else False,
+        index=table.index,
+        dtype=bool,
+    )
+    if column not in table and watched.any():  # none of the runs has got there
         table = table.assign(**{column: math.nan})
     if column not in table:
-        known = [c.removeprefix("crossing_") for c in table if c.startswith("crossing_")]
-        raise BadInput("threshold", threshold, f"one that the runs recorded: {', '.join(known) or 'none'}")
-    if "thresholds" in table:  # a run that did not look out for it says nothing about it
-        unseen = ~pd.Series(watched, index=table.index) & table[column].isna()
-        if unseen.any():
-            message = f"{unseen.sum()} runs did not record threshold {threshold:g} and are left out"
-            warnings.warn(message, UserWarning, stacklevel=2)
-        table = table[~unseen]
+        known = [c for c in table if c.startswith("crossing_") and table[c].notna().any()]
+        shown = ", ".join(c.removeprefix("crossing_") for c in known) or "none"
+        raise BadInput("threshold", threshold, f"one that the runs recorded: {shown}")
     given = table["status"] if "status" in table else pd.Series("censored", index=table.index)
-    status = given.where(~given.isin(["emerged", "censored"]), "censored")
-    return table.assign(plateau_steps=table[column], status=status.mask(table[column].notna(), "emerged"))
+    silent = ~watched if "thresholds" in table else given == "emerged"
+    unseen = silent & table[column].isna()
+    if unseen.any():
+        message = f"{unseen.sum()} runs did not record threshold {threshold:g} and are left out"
+        warnings.warn(message, UserWarning, stacklevel=2)
+    status = given.where(~given.isin(["emerged", "censored"]), "censored").mask(table[column].notna(), "emerged")
+    return table.assign(plateau_steps=table[column], status=status)[~unseen]

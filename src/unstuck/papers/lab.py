@@ -6,6 +6,7 @@ costs follows from its runs.
 """
 
 import itertools
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pandas as pd
 
 from unstuck.runs.cost import predicted_cost
 from unstuck.runs.execute import enough
-from unstuck.runs.store import Store
+from unstuck.runs.store import Store, watched
 from unstuck.runs.sweep import stored_results
 from unstuck.spec.load import build_spec, merge, read_source
 from unstuck.spec.run import RunSpec
@@ -110,6 +111,7 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
                     "run_id": spec.run_id,
                     **_settings(spec, ("layers", "heads", "layer_norm", "query")),
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
+                    "thresholds": json.dumps(watched(result)),
                     "status": result["status"],
                     "plateau_steps": result["plateau_steps"],
                     **{f"crossing_{threshold}": step for threshold, step in result["crossings"].items()},

@@ -541,6 +541,25 @@ def test_curves_as_loggers_export_them(names, tmp_path, capsys):
     assert found["evidence"].startswith("on a plateau since")
 
 
+def test_the_clock_of_a_trainer_comes_before_that_of_its_logger(tmp_path):
+    """W&B counts calls of log in `_step`; Trainer and Lightning log the real step under a name of their own."""
+    for name in ("train/global_step", "trainer/global_step"):
+        table = pd.DataFrame({"_step": range(5), "train/loss": 1.0, name: np.arange(5) * 500})
+        table.to_csv(tmp_path / "curve.csv", index=False)
+        assert read_curve(tmp_path / "curve.csv")["step"].tolist() == [0, 500, 1000, 1500, 2000]
+    table.assign(step=np.arange(5) * 7).to_csv(tmp_path / "curve.csv", index=False)
+    assert read_curve(tmp_path / "curve.csv")["step"].tolist() == [0, 7, 14, 21, 28]
+
+
+def test_steps_with_separators_are_numbers_and_rows_without_a_step_are_said(tmp_path):
+    table = pd.DataFrame({"step": ["0", "950", "1,000", "12,500", "later"], "loss": [1.0, 0.9, 0.8, 0.7, 0.6]})
+    table.to_csv(tmp_path / "curve.csv", index=False)
+    with pytest.warns(UserWarning, match="1 of 5 rows have no step in their column step, such as 'later'"):
+        curve = read_curve(tmp_path / "curve.csv")
+    assert curve["step"].tolist() == [0, 950, 1000, 12500]
+    assert curve["loss"].tolist() == [1.0, 0.9, 0.8, 0.7]
+
+
 def test_a_curve_without_anything_to_go_by_hears_what_would_do(tmp_path, capsys):
     pd.DataFrame({"step": [1, 2, 3], "perplexity": [3.0, 2.0, 1.0]}).to_csv(tmp_path / "curve.csv", index=False)
     assert main(["forecast", str(tmp_path / "curve.csv")]) == 2

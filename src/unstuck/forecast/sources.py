@@ -7,6 +7,7 @@ import json
 import math
 import re
 import struct
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from unstuck.errors import BadInput, Impossible
 from .plateau import LATELY, ROWS, diverged
 
 STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
+STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
+THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?\s*")
 
 
 def read_curve(source: str | Path) -> pd.DataFrame:
@@ -126,16 +129,33 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     table = table.rename(columns=str)
-    lower = {c.lower(): c for c in reversed(list(table))}
-    name = next((lower[c] for c in STEP_NAMES if c in lower), None)
+    name = _step_column(table)
     if name is None or table.empty:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
-    steps = pd.to_numeric(table[name], errors="coerce")
-    table = table.assign(step=steps)[steps.map(lambda x: math.isfinite(x) and x >= 0)]
-    if table.empty:
+    numbers = table.apply(_numbers)
+    steps = numbers[name]
+    there = steps.map(lambda x: math.isfinite(x) and x >= 0)
+    if not there.any():
         raise BadInput("SOURCE", str(source), f"a curve with numbers in its column {name}")
-    numbers = table.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
+    if text := int((~there & table[name].notna()).sum()):
+        example = table.loc[~there & table[name].notna(), name].iloc[0]
+        message = f"{text} of {len(table)} rows have no step in their column {name}, such as {str(example)!r}"
+        warnings.warn(f"{message}, and are left out", UserWarning, stacklevel=3)
+    numbers = numbers.assign(step=steps)[there].dropna(axis=1, how="all")
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
+
+
+def _step_column(table: pd.DataFrame) -> str | None:
+    lower = {c.lower(): c for c in reversed(list(table))}
+    trainers = [c for c in lower if STEP_ENDS.search(c)]
+    return next((lower[c] for c in (*STEP_NAMES[:2], *trainers, *STEP_NAMES[2:]) if c in lower), None)
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """As numbers, of whatever is one; 12,000 is."""
+    if not pd.api.types.is_numeric_dtype(column):
+        column = column.map(lambda x: x.replace(",", "") if isinstance(x, str) and THOUSANDS.fullmatch(x) else x)
+    return pd.to_numeric(column, errors="coerce")
 
 
 def astray(curve: pd.DataFrame, column: str) -> str | None:

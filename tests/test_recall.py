@@ -176,7 +176,7 @@ def test_crossings_are_found_within_two_percent(at, width, seed):
     for threshold in (0.5, 0.9):
         true = at - width * math.log((0.98 - 0.12) / (threshold - 0.12) - 1)
         assert watch.crossings[f"{threshold:g}"] == pytest.approx(true, rel=0.02)
-    assert full * 21 < 0.15 * 3 * at  # a full evaluation takes the time of about 21 steps
+    assert full * 21 < 0.15 * watch.last_crossing  # a full evaluation takes the time of about 21 steps
 
 
 @pytest.mark.parametrize(("tokens", "pairs", "at", "width"), [(128, 4, 300, 20), (128, 8, 2000, 60), (64, 4, 300, 40)])
@@ -403,6 +403,10 @@ def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together
     assert (copies.together, copies.layer, selects.layer) == (named, None, 2)
     stored = json.loads(json.dumps(circuit.as_dict()))
     assert in_words(stored, curve) == circuit.says
+    del stored["parts"][0]["together"]  # as runs have it that were made before it was tried
+    assert in_words(stored, curve)[0].endswith(
+        "whether heads of several layers do it together was not tried in this run"
+    )
     if len(named) == 3:
         words = "3 heads together copy: layer 2 head 1, layer 1 heads 1 and 2"
         assert circuit.says[0].startswith(words)

@@ -23,6 +23,7 @@ from unstuck.tasks.task import Batch, Task
 
 ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
 PLURAL = {"copies": "copy", "selects": "select"}
+UNTRIED = "; whether heads of several layers do it together was not tried in this run"
 LEARNT = 0.25  # of the way from chance to 1: below that there is nothing whose circuit could be named
 COLLAPSED = 0.2  # of the accuracy above chance: what is left at most when a needed part is taken away
 SPARED = 0.5  # of it: what is left at least when any other part is
@@ -181,9 +182,14 @@ def _shared(
 
 
 def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:
-    """What a stored circuit says, in today's words."""
+    """What a stored circuit says, in today's words; and where runs made before that did not try today's rule."""
     table = pd.DataFrame(circuit["without"])
-    return [_says(part, best_head(curve, ROLES[part.role]), table) for part in (Part(**p) for p in circuit["parts"])]
+    said = []
+    for stored in circuit["parts"]:
+        part = Part(**stored)
+        untried = part.layer is None and "together" not in stored
+        said.append(_says(part, best_head(curve, ROLES[part.role]), table) + (UNTRIED if untried else ""))
+    return said
 
 
 def best_head(curve: pd.DataFrame, column: str) -> tuple[int, int]:

@@ -77,14 +77,28 @@ def fastest(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
 
 def both_laws(table: pd.DataFrame) -> list[Claim]:
     """The laws at 50% and at 5% beside the paper's, which is at 5%: only that one can agree with it."""
-    at_50 = law_claims(fit_or_none(fastest(table, 0.5), FORMULA), PAPER, where=", to 50%", r2=0.982)
+    halves = fastest(table, 0.5)
+    at_50 = law_claims(fit_or_none(halves, FORMULA), PAPER, where=", to 50%", r2=0.982)
+    if len(whole := _all_emerged(halves)):
+        where = f", to 50%, up to {whole['tokens'].max()} tokens, where all runs emerged"
+        at_50 += law_claims(fit_or_none(whole, FORMULA), PAPER, where=where, r2=0.982)
     at_5 = law_claims(fit_or_none(fastest(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
     guess = guessed(table)
     if guess:
         alone = 1 / table["pairs"].max() > 0.05  # for all sizes: then it stands only beside the paper's
         notes = ["; ".join(filter(None, (c.note, guess))) for c in at_5]
         at_5 = [replace(c, agrees=None if alone else c.agrees, note=n) for c, n in zip(at_5, notes, strict=True)]
-    return [*(replace(claim, agrees=None) for claim in at_50), *at_5]
+    other = "the paper's is at 5%"
+    at_50 = [replace(c, agrees=None, note=other if c.paper is not None else c.note) for c in at_50]
+    return [*at_50, *at_5]
+
+
+def _all_emerged(part: pd.DataFrame) -> pd.DataFrame:
+    """The runs with so few tokens that all emerged, if that are not all runs, nor those of one vocabulary: a law over
+    all rests on the others' not having emerged."""
+    late = part.loc[part["status"] != "emerged", "tokens"].min()
+    few = part[part["tokens"] < late]
+    return few if len(set(few["tokens"])) > 1 else few[:0]
 
 
 def guessed(table: pd.DataFrame) -> str:

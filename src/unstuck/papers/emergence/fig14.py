@@ -59,7 +59,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if len(ratio):
             faster = True if ratio.max() < 1 else False if ratio.min() > 1 else None
             what = f"plateau with a fixed position, {name}, over a random one that is flagged"
-            claims.append(Claim(what, ratio_text(ratio, left_out), "faster with positional information", faster))
+            note = "" if faster is not None else "faster at some sizes only"
+            claims.append(Claim(what, ratio_text(ratio, left_out), "faster with positional information", faster, note))
     ratio, left_out = cell_ratios(_part(table, False, "fixed"), _part(table, True, "fixed"))
     a, b = laws[True, "fixed"], laws[False, "fixed"]
     if a is not None and b is not None and len(ratio):

@@ -104,7 +104,8 @@ def _faster(part: pd.DataFrame, key: str, none: float, what: str, levels: dict[f
             faster = True
         elif max(slowest) > max(base) + _row(part, max(base)) and np.isfinite(steps[none]).all():
             faster = False
-    return Claim(what, text, "repetition always speeds up", faster)
+    note = "" if faster is not None else "some are no faster than some seed without, by more than a row"
+    return Claim(what, text, "repetition always speeds up", faster, note)
 
 
 def _row(part: pd.DataFrame, step: float) -> float:

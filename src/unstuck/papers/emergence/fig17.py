@@ -43,9 +43,11 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     status = Store(store).run(run.spec.run_id).status() or {}
     circuit = status.get("result", {}).get("circuit")
     says = in_words(circuit, table) if circuit else []
-    named = {part["role"]: part["layer"] for part in circuit["parts"]} if circuit else {}
-    return table[["tokens", "pairs", "seed", "step", "clean_accuracy", *heads]].assign(
-        circuit="; ".join(says), **{role: named.get(role, np.nan) for role in ROLES}
+    parts = circuit["parts"] if circuit else []
+    named = {part["role"]: part["layer"] for part in parts}
+    shared = [part["role"] for part in parts if part.get("together")]
+    return table[["tokens", "pairs", "layer_norm", "seed", "step", "clean_accuracy", *heads]].assign(
+        circuit="; ".join(says), shared=", ".join(shared), **{role: named.get(role, np.nan) for role in ROLES}
     )
 
 
@@ -85,6 +87,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     named = [role for role, layer in zip(ROLES, (copies, selects), strict=True) if table[role].iloc[-1] == layer]
     shown = " and ".join(named) or "none"
     note = "" if len(named) == 2 else f"by attention; to agree, ablation is to name both: it names what {shown}"
+    if isinstance(shared := table["shared"].iloc[-1], str) and shared:  # an empty cell of a CSV is none
+        note += f"; layers together: what {shared}"
     claims = [Claim("where", ours, paper, (True if len(named) == 2 else None) if fits else False, note)]
     others = {kind: _elsewhere(table, kind, layer) for kind, (layer, _) in best.items()}
     text = f"copying {others['copy']}, selection {others['attn']}"

@@ -47,6 +47,6 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     claims = law_claims(law, PAPER, r2=0.995)
     claims += [local_exponents(table[table["B"] == 1], "d"), local_exponents(table[table["B"] == 1], "T")]
     if law is not None:
-        claims.append(Claim("constant", law.constant, 0.76, None))
+        claims.append(Claim("constant", law.constant, 0.76, None, "for other exponents"))
         claims.append(Claim("spread over seeds", f"{spread(table, ['T', 'd', 'B']):.1%} of the plateau", None, None))
     return claims

@@ -35,6 +35,7 @@ def ladder_claims(table: pd.DataFrame, *, apart: bool = True) -> list[Claim]:
     ends = min(late) > 0.9 if done and apart else None
     why = "; ".join(f.still for f in found) if ends is False else "" if done else "not on the last rung yet"
     rungs = "; ".join(f.rungs for f in found)
+    compete = together(f.compete for f in found)
     return [
         Claim(
             "nearest to rungs 1, 2, ... at step",
@@ -54,7 +55,8 @@ def ladder_claims(table: pd.DataFrame, *, apart: bool = True) -> list[Claim]:
             f"specialisation{where} at 7.5% of the run",
             span(early),
             "near 0: heads compete",
-            together(f.compete for f in found),
+            compete,
+            "heads had not moved by then, so they were alike anyway" if compete is None else "",
         ),
         Claim(
             f"attention{where} on the most important group at 7.5% of the run",

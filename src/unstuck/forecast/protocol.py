@@ -227,6 +227,12 @@ def _tuned_at_other_sizes(run: dict[str, Any]) -> bool:
     return all(run[k] == STANDARD[k] for k in ("batch", "lr", "optim"))
 
 
+def _since_links(run: dict[str, Any]) -> bool:
+    """Was a recall run of ours finished after the signal `links` was chosen? The others were looked at for that."""
+    large = run["tokens"] == 128 and run["pairs"] >= 8
+    return large or bool(run["layer_norm"] and (run["tokens"] == 64 or (run["pairs"] == 8 and run["seed"] == 1)))
+
+
 def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) -> pd.DataFrame:
     """Of runs that had not emerged by their last step: for each signal, how often it was `asked`, how often it
     `answered`, and how many bands had `ended` before that step; which is all one knows of them."""
@@ -260,4 +266,6 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
             yield "other layers and heads", [p for p in others if _tuned_at_other_sizes(p[0])], what
             yield "other rates and batches", [p for p in others if not _tuned_at_other_sizes(p[0])], what
             yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
-            yield "recall", [pair for pair in found if pair[0]["name"] == "recall"], what
+            recall = [pair for pair in found if pair[0]["name"] == "recall"]
+            yield "recall", [pair for pair in recall if not _since_links(pair[0])], what
+            yield "recall since", [pair for pair in recall if _since_links(pair[0])], what

@@ -39,6 +39,7 @@ SETS = {  # of runs, in words, and how their ends are forecast
     "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
     "one layer": ("one layer", ["gain"]),
     "recall": ("recall", ["links", "gain", "progress law", "sharpening", "twice elapsed"]),
+    "recall since": ("recall, made since", ["links", "gain", "twice elapsed"]),
 }
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it

@@ -140,7 +140,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for name, (_, methods) in SETS.items():
         part = table[table["set"] == name]
-        for method in methods if len(part) else []:
+        for method in _given(methods, part):
             about = f"{name}, {part['run_id'].nunique()} runs"
             claims.append(_claim(about, method, protocol.scores(part[part["method"] == method])))
     for name in ("between", "beyond"):
@@ -181,12 +181,18 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, (words, methods) in SETS.items():
         part = table[table["set"] == name]
-        for method in methods if len(part) else []:
+        for method in _given(methods, part):
             scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
-            row = {"runs": f"{words} ({part['run_id'].nunique()})" if method == methods[0] else ""}
+            first = method == _given(methods, part)[0]
+            row = {"runs": f"{words} ({part['run_id'].nunique()})" if first else ""}
             row["forecast by"] = WORDS.get(method, method)
             rows.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
     return pd.DataFrame(rows).fillna("–")
+
+
+def _given(methods: list[str], part: pd.DataFrame) -> list[str]:
+    """Those by which runs were forecast."""
+    return [method for method in methods if (part["method"] == method).any()]
 
 
 def _cell(score: pd.Series) -> str:

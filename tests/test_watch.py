@@ -131,6 +131,22 @@ def test_a_row_that_looks_at_nothing_has_no_part_in_the_entropy():
     assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
 
 
+def test_both_links_of_a_task_in_two_steps_can_be_named():
+    torch.manual_seed(0)
+    model, tokens = Plain(True), torch.randint(16, (4, 5))
+    before = torch.ones(1, 5, 5, dtype=torch.bool).tril(-1).triu(-1)
+    last = torch.tensor([[True, False, False, False, False]])
+    watch = Watch(model, tokens, targets={"attn": last, "copy": before})
+    row, (weights,) = watch.look(0), attention_maps(model, tokens)
+    assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 0].mean().item())
+    assert row["copy_0_1"] == pytest.approx(weights[:, 1].diagonal(-1, 1, 2).mean().item(), rel=1e-5)
+    assert watch.forecast().signal == "links"
+    with pytest.raises(BadInput, match="named attn or copy"):
+        Watch(model, tokens, targets={"copies": before})
+    with pytest.raises(BadInput, match=r"such as fit attention in \(4, 2, 5, 5\)"):
+        Watch(model, tokens, targets={"attn": last, "copy": before[:, :3, :3]}).look(0)
+
+
 def test_one_mask_for_all_sequences_counts_once():
     torch.manual_seed(0)
     model, tokens = Plain(True), torch.randint(16, (8, 5))

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+LINKS = ("attn", "copy")  # columns of what a task needs attention for: to find the answer, and to copy what tells it
 LATELY = 1.6  # the steps now over those of the row that is compared with
 
 
@@ -31,7 +32,7 @@ def gain(curve: pd.DataFrame) -> Array:
 
 def links(curve: pd.DataFrame) -> Array:
     """The same along the link where it is largest: to the relevant tokens, or in copying."""
-    return _gain(_columns(curve, "attn", "copy"))
+    return _gain(_columns(curve, *LINKS))
 
 
 def induction(curve: pd.DataFrame) -> Array:
@@ -74,7 +75,7 @@ def _earlier(curve: pd.DataFrame) -> NDArray[np.intp]:
 
 #: Each with the columns it needs, by how they begin; in the order in which they are preferred.
 SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[pd.DataFrame], Array]]] = {
-    "links": (("attn", "copy"), links),
+    "links": (LINKS, links),
     "gain": (("attn",), gain),
     "induction": (("induction",), induction),
     "sharpening": (("entropy",), sharpening),

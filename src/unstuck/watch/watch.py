@@ -1,7 +1,7 @@
 """`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
+from unstuck.forecast.signals import LINKS
 from unstuck.runs.store import RunDirectory
 from unstuck.scalars import is_whole, number
 
@@ -28,13 +29,15 @@ class Watch:
             ...
             watch(step, loss=loss)
 
-    `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to watch:
-    True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has another
-    shape, as that of an encoder to a decoder's, are passed over. With `vocabulary`, a model of token
-    indices is also tested for induction on random sequences of `length` that repeat themselves; give it a list of
-    indices where your data have but some of them, since a model knows nothing of those it never saw. `tokens` makes the
-    model's input from such a batch where it is more than the tensor itself. `attention` replaces the recording: a
-    function of model and inputs that gives the weights of each layer, (n, heads, rows, columns).
+    `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to
+    watch: True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has
+    another shape, as that of an encoder to a decoder's, are passed over. Of a task that is learnt in two steps name
+    both: `{"attn": mask, "copy": mask}`, where the answer is found and what has to be copied there first. With
+    `vocabulary`, a model of token indices is also tested for induction on random sequences of `length` that repeat
+    themselves; give it a list of indices where your data have but some of them, since a model knows nothing of
+    those it never saw. `tokens` makes the model's input from such a batch where it is more than the tensor itself.
+    `attention` replaces the recording: a function of model and inputs that gives the weights of each layer, (n,
+    heads, rows, columns).
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Watch:
         model: nn.Module,
         probe: Any = None,
         *,
-        targets: Tensor | None = None,
+        targets: Tensor | Mapping[str, Tensor] | None = None,
         vocabulary: int | Sequence[int] | None = None,
         length: int = 48,
         tokens: Callable[[Tensor], Any] = lambda batch: batch,
@@ -55,10 +58,8 @@ class Watch:
             raise BadInput("every", every, "a whole number of steps, at least 1")
         if not is_whole(length) or length < 4:
             raise BadInput("length", length, "a whole number of tokens, at least 4")
-        if targets is not None:
-            targets = _mask(targets, probe)
-        self.half = length // 2
-        self.model, self.probe, self.targets, self.every, self.attention = model, probe, targets, every, attention
+        self.half, self.targets = length // 2, _masks(targets, probe)
+        self.model, self.probe, self.every, self.attention = model, probe, every, attention
         self.repeated = None
         if vocabulary is not None:
             known = _indices(vocabulary)
@@ -85,16 +86,17 @@ class Watch:
             _checked(maps)
             for layer, weights in enumerate(maps):
                 row |= _statistics(layer, weights, self.targets)
-            if self.targets is not None and not any(name.startswith("attn_") for name in row):
-                shapes = ", ".join(sorted({str(tuple(w.shape)) for w in maps}))
-                raise BadInput("targets", f"in {tuple(self.targets.shape)}", f"such as fit attention in {shapes}")
+            for name, mask in self.targets.items():
+                if not any(column.startswith(f"{name}_") for column in row):
+                    shapes = ", ".join(sorted({str(tuple(w.shape)) for w in maps}))
+                    raise BadInput("targets", f"in {tuple(mask.shape)}", f"such as fit attention in {shapes}")
         if self.repeated is not None:
             maps = self._maps_of_repeated()
             for layer, weights in enumerate(maps):
                 if weights.shape[-1] == weights.shape[-2] >= 2 * self.half:  # not attention to something else
                     row |= _named("induction", layer, induction_score(weights, self.half))
                 if self.probe is None:
-                    row |= _statistics(layer, weights, None)
+                    row |= _statistics(layer, weights, {})
         self.rows.append(row)
         return row
 
@@ -158,6 +160,16 @@ def _indices(vocabulary: Any) -> Tensor:
     return known
 
 
+def _masks(targets: Any, probe: Any) -> dict[str, Tensor]:
+    """What is watched, by the name of its columns."""
+    if targets is None:
+        return {}
+    named = targets if isinstance(targets, Mapping) else {LINKS[0]: targets}
+    if unknown := [str(name) for name in named if name not in LINKS]:
+        raise BadInput("targets", ", ".join(unknown), f"masks named {' or '.join(LINKS)}")
+    return {name: _mask(mask, probe) for name, mask in named.items()}
+
+
 def _mask(targets: Any, probe: Any) -> Tensor:
     wanted = "True or False in (n, columns) or (n, rows, columns), beside a probe of n sequences"
     if probe is None:
@@ -192,7 +204,7 @@ def _named(name: str, layer: int, values: Tensor) -> dict[str, float]:
     return {f"{name}_{layer}_{head}": value for head, value in enumerate(values.tolist())}
 
 
-def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str, float]:
+def _statistics(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> dict[str, float]:
     w = weights.float()
     columns = w.shape[-1]
     # Over that of uniform attention on what each row may look at: as in our own runs, 1 when uniform.
@@ -201,16 +213,17 @@ def _statistics(layer: int, weights: Tensor, targets: Tensor | None) -> dict[str
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = _named("entropy", layer, entropy) | _named("distance", layer, distance)
-    fits = targets is not None and len(targets) in (1, len(w)) and targets.shape[1:] in (w.shape[-1:], w.shape[-2:])
-    if targets is not None and fits:
-        mask = targets.to(w.device)
+    for name, target in targets.items():
+        if len(target) not in (1, len(w)) or target.shape[1:] not in (w.shape[-1:], w.shape[-2:]):
+            continue
+        mask = target.to(w.device)
         if mask.dim() == 2:
             seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)
         else:
             mask = mask.expand(len(w), -1, -1)
             asked = mask.any(-1)[:, None].float()  # rows that have a target
             seen = ((w * mask[:, None]).sum(-1) * asked).sum((0, 2)) / asked.sum((0, 2))
-        out |= _named("attn", layer, seen)
+        out |= _named(name, layer, seen)
     return out
 
 

@@ -1,7 +1,8 @@
 """forecast: when the plateau will end, said while the loss is flat, on runs that the forecaster was not tuned on.
 
-Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%.
-Middle: how far forecasts are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
+Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
+and one of recall, by attention and copying, that was not finished when that signal was chosen. Then: how far forecasts
+are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
 Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
 median of answers to less than a third of the questions is not drawn, and one of fewer than ten not told.
 """
@@ -41,6 +42,8 @@ SETS = {  # of runs, in words, and how their ends are forecast
     "recall": ("recall", ["links", "gain", "progress law", "sharpening", "twice elapsed"]),
     "recall since": ("recall, made since", ["links", "gain", "twice elapsed"]),
 }
+#: Sets of which a run is drawn: by what its end is forecast, and what is drawn under that.
+EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("links", "test_accuracy")}
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it
 FEW = 10  # answers below which a median is not shown
@@ -66,18 +69,19 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if not chosen:
             continue
         parts.append(protocol.forecasts(chosen, *tuned).assign(set=name))
+        if name in EXAMPLES:
+            parts.append(_example(chosen, EXAMPLES[name][1]).assign(set=name))
         if name == "between":
-            parts.append(_example(chosen))
             parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned))
             parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _example(chosen: list[protocol.Measured]) -> pd.DataFrame:
-    """The loss of the run with the longest plateau."""
+def _example(chosen: list[protocol.Measured], measure: str) -> pd.DataFrame:
+    """What is measured of the run with the longest plateau."""
     run, curve = max(chosen, key=lambda pair: pair[0]["plateau"])
-    said = curve[["step", "test_loss"]].rename(columns={"test_loss": "said"})
-    return said.assign(run_id=run["run_id"], set="between", method=LOSS, plateau=run["plateau"])
+    said = curve[["step", measure]].rename(columns={measure: "said"})
+    return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
 
 
 def _hopeless(file: Path, tuned: protocol.Tuned) -> pd.DataFrame:
@@ -88,8 +92,10 @@ def _hopeless(file: Path, tuned: protocol.Tuned) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    picture, (left, middle, right) = panels(3, width=4.3, height=3.9)
-    _draw_example(left, table)
+    examples = [name for name in EXAMPLES if ((table["set"] == name) & (table["method"] == LOSS)).any()]
+    picture, (*left, middle, right) = panels(len(examples) + 2, width=4.3, height=3.9)
+    for ax, name in zip(left, examples, strict=True):
+        _draw_example(ax, table[table["set"] == name], *EXAMPLES[name])
     scored = protocol.scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
     for method, (colour, label) in METHODS.items():
         rows = scored[(scored["method"] == method) & (scored["answered"] >= scored["forecasts"] / 3)]
@@ -116,21 +122,24 @@ def _places(rows: pd.DataFrame) -> list[int]:
     return [protocol.NAMES.index(str(name)) for name in rows["elapsed"]]
 
 
-def _draw_example(ax: Axes, table: pd.DataFrame) -> None:
-    loss = table[table["method"] == LOSS].sort_values("step")
-    run = loss["run_id"].iloc[0]
-    plateau = loss["plateau"].iloc[0]
-    said = table[(table["run_id"] == run) & (table["set"] == "between") & (table["method"] == "gain and law")]
-    said = said.sort_values("step")
+def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> None:
+    measured = table[table["method"] == LOSS].sort_values("step")
+    plateau = measured["plateau"].iloc[0]
+    said = table[(table["run_id"] == measured["run_id"].iloc[0]) & (table["method"] == method)].sort_values("step")
     ax.fill_between(said["step"], said["low"], said["high"], color=BLUE, alpha=0.2, lw=0, label="80% band")
     ax.plot(said["step"], said["said"], "o-", ms=3, color=BLUE, lw=1.2, label="forecast of the plateau's end")
     ax.axhline(plateau, color=BLACK, ls="--", lw=1, label="where it ended")
-    size = said.iloc[0]
     ax.set(xlabel="step", ylabel="step at which the plateau ends", ylim=(0, 2 * plateau), xlim=(0, 1.02 * plateau))
-    ax.set_title(f"held-out run: T = {size['T']:g}, d = {size['d']:g}, B = {size['B']:g}")
+    sizes = [k for k in ("T", "d", "B", "tokens", "pairs") if pd.notna(said.iloc[0][k])]
+    if "pairs" in sizes:
+        sizes = ["tokens", "pairs"]
+    ax.set_title(f"held-out run: {', '.join(f'{k} = {said.iloc[0][k]:g}' for k in sizes)}")
     other = ax.twinx()
-    other.plot(loss["step"], loss["said"], color=PAPER_GREY, lw=1.2, label="test loss (right)")
-    other.set(ylim=(0, 2.2), yticks=[0, 0.25, 0.5])
+    other.plot(
+        measured["step"], measured["said"], color=PAPER_GREY, lw=1.2, label=measure.replace("_", " ") + " (right)"
+    )
+    top = 0.5 if measure == "test_loss" else 1.0
+    other.set(ylim=(0, 4.4 * top), yticks=[0, top / 2, top])
     other.spines["right"].set_visible(True)
     handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
     ax.legend(handles, [str(h.get_label()) for h in handles], loc="upper right")

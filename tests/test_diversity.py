@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import erfinv
 
 from unstuck import DiversitySchedule
 from unstuck.errors import BadInput
@@ -24,7 +25,7 @@ from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.training.loop import Run
-from unstuck.training.repetition import repeating
+from unstuck.training.repetition import Repetition, repeating
 
 
 def feed(detector, values):
@@ -274,11 +275,25 @@ def test_a_learner_that_arrives_by_itself_is_not_given_repetition():
         assert (alone.stage, alone.changes) == ("done", [(0, 0.0)])
 
 
-def test_a_high_first_loss_does_not_make_the_plateau_look_mastered():
+@pytest.mark.parametrize(("lasts", "stage"), [(10, "repeating"), (50, "repeating"), (150, "done")])
+def test_a_first_fall_that_is_over_within_patience_does_not_make_the_plateau_look_mastered(lasts, stage):
+    """A longer one does: `patience` is to be chosen accordingly."""
     schedule = DiversitySchedule(patience=100)
-    for k in range(400):
-        schedule.step(1.0 + 100 * math.exp(-k / 10))
-    assert schedule.stage == "repeating"
+    for k in range(1200):
+        schedule.step(1.0 + 100 * math.exp(-k / lasts))
+    assert schedule.stage == stage
+
+
+def test_our_loop_goes_by_attention_to_the_relevant_tokens_alone():
+    """Copying that is half of the way there does not keep the schedule from repeating: runs under it were made so."""
+    repetition = Repetition(load_spec("recall", ["schedule.name=adaptive", "schedule.key=B", "schedule.most=1"]))
+    heard = []
+    repetition.schedule.forecasted = heard.append
+    for step in range(0, 2000, 20):
+        copying = 0.1 * math.exp(erfinv(step / 4000) ** 2)
+        repetition.advise(step, loss=lambda: 1.0, attention=lambda c=copying: {"attn_0_0": 0.1, "copy_0_0": c})
+    assert heard
+    assert {(said.signal, said.sign) for said in heard} == {("gain", False)}
 
 
 def test_another_most_or_floor_holds_for_a_state_that_was_loaded():

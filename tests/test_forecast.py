@@ -551,6 +551,41 @@ def test_the_clock_of_a_trainer_comes_before_that_of_its_logger(tmp_path):
     assert read_curve(tmp_path / "curve.csv")["step"].tolist() == [0, 7, 14, 21, 28]
 
 
+def test_what_is_logged_apart_from_the_trainer_goes_by_its_last_step(tmp_path):
+    table = pd.DataFrame({"_step": range(6), "train/global_step": [0, None, 500, None, 1000, None]})
+    table = table.assign(loss=[3.0, None, 2.0, None, 1.0, None], attn_0_0=[None, 0.1, None, 0.2, None, 0.3])
+    table.to_csv(tmp_path / "curve.csv", index=False)
+    curve = read_curve(tmp_path / "curve.csv")
+    assert curve["step"].tolist() == [0, 500, 1000]
+    assert curve["attn_0_0"].tolist() == [0.1, 0.2, 0.3]
+    table.drop(columns="_step").to_csv(tmp_path / "curve.csv", index=False)
+    with pytest.warns(UserWarning, match="3 of 6 rows have no step in their column train/global_step"):
+        read_curve(tmp_path / "curve.csv")
+
+
+def test_a_decimal_comma_is_no_separator_of_thousands(tmp_path):
+    (tmp_path / "curve.csv").write_text('step,loss,other\n0,"0,693",1\n1,"0,691",2\n2,"1,693",3\n', encoding="utf-8")
+    assert list(read_curve(tmp_path / "curve.csv")) == ["step", "other"]
+
+
+def test_copying_may_be_text_as_loggers_write_it():
+    curve = by_the_law(4000.0, upto=0.6)
+    both = curve.assign(copy_0_0=curve["attn_1_1"].map(str))
+    assert Forecaster().told(both).signal == "links"
+    with pytest.raises(BadInput, match="attn_L_H and copy_L_H of links"):
+        Forecaster("links").of_curve(curve)
+
+
+def test_forecasts_of_runs_that_were_looked_at_are_no_test():
+    """Of our recall runs those that `links` was chosen with are told from those made since."""
+    found = {}
+    for name, chosen, _ in protocol.tests(list(emerged_runs(Store(STORE)))):
+        found[name] = {run["run_id"] for run, _ in chosen if run["name"] == "recall"}
+    assert len(found["recall"]) == 35
+    assert {"9206da78e72afeda", "8b2e87a5a1b4b43d"} <= found["recall since"]
+    assert not found["recall"] & found["recall since"]
+
+
 def test_steps_with_separators_are_numbers_and_rows_without_a_step_are_said(tmp_path):
     table = pd.DataFrame({"step": ["0", "950", "1,000", "12,500", "later"], "loss": [1.0, 0.9, 0.8, 0.7, 0.6]})
     table.to_csv(tmp_path / "curve.csv", index=False)

@@ -111,6 +111,12 @@ def test_without_thresholds_a_run_that_was_stopped_at_another_is_not_censored():
         found = at_threshold(table, 0.9)
     assert found["steps"].tolist() == [9, 30]
     assert found["status"].tolist() == ["emerged", "censored"]
+    with pytest.warns(UserWarning, match="1 runs did not record threshold 0.9"):  # by their plateaus
+        assert at_threshold(table.drop(columns="status").assign(plateau_steps=[5, 7, None]), 0.9).equals(
+            found.assign(plateau_steps=found["crossing_0.9"])[
+                ["crossing_0.5", "crossing_0.9", "steps", "plateau_steps", "status"]
+            ]
+        )
 
 
 def test_only_thresholds_that_some_run_recorded_are_named():
@@ -122,6 +128,7 @@ def test_only_thresholds_that_some_run_recorded_are_named():
 def test_a_table_of_curves_has_each_run_once(tmp_path):
     curves = pd.DataFrame({"run_id": list("aaabbbb"), "step": [0, 10, 20, 0, 10, 20, 30], "T": [8] * 3 + [16] * 4})
     curves["crossing_0.5"] = [12.0] * 3 + [None] * 4
+    curves.loc[len(curves)] = ["b", None, 16, None]  # a row that was cut off
     curves.to_csv(tmp_path / "curves.csv", index=False)
     with pytest.warns(UserWarning, match="each of its 2 runs counts once"):
         table = read_table(tmp_path / "curves.csv")

@@ -1,6 +1,9 @@
 """Watching other people's models: the weights are the right ones, and nothing else changes."""
 
 import math
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +20,7 @@ from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
+from unstuck.watch.record import beside
 
 
 class Plain(nn.Module):
@@ -113,14 +117,29 @@ def test_looking_does_not_make_layers_ready_for_evaluation():
     assert [m.training for m in model] == [True, True, False]
 
 
-def test_what_a_model_is_shown_goes_where_the_model_is():
-    """A trainer moves the model after the watch was made; here to a device that holds no numbers."""
-    model = Plain(True)
-    watch = Watch(model, {"tokens": torch.zeros(2, 5, dtype=torch.long)}, vocabulary=16, length=8)
-    model.to("meta")
-    for inputs in (watch.probe, watch.repeated, (watch.repeated,)):
-        (weights,) = attention_maps(model, inputs)
-        assert weights.device.type == "meta"
+class Pair(NamedTuple):
+    tokens: torch.Tensor
+    other: torch.Tensor
+
+
+def test_what_a_model_is_shown_goes_where_the_model_is(monkeypatch):
+    """A trainer moves the model after the watch was made; there is no such device here, so it is made up."""
+    there = SimpleNamespace(parameters=lambda: iter([SimpleNamespace(device=torch.device("cuda"))]))
+    tokens = torch.zeros(2, 5, dtype=torch.long)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: ("on", device.type))
+    moved = ("on", "cuda")
+    assert beside(there, tokens) == moved
+    assert beside(there, {"a": tokens, "b": [3, (tokens, None)]}) == {"a": moved, "b": [3, (moved, None)]}
+    assert beside(there, (Pair(tokens, tokens),)) == (Pair(moved, moved),)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_need_not_move_stays_what_it_is(device):
+    """On the same device; and where parameters are brought in layer by layer."""
+    model = nn.Linear(2, 2).to(device)
+    tokens = torch.zeros(2, 5)
+    for inputs in (tokens, (Pair(tokens, tokens), 3), OrderedDict(a=tokens)):
+        assert beside(model, inputs) is inputs
 
 
 def test_a_row_that_looks_at_nothing_has_no_part_in_the_entropy():
@@ -141,8 +160,9 @@ def test_both_links_of_a_task_in_two_steps_can_be_named():
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 0].mean().item())
     assert row["copy_0_1"] == pytest.approx(weights[:, 1].diagonal(-1, 1, 2).mean().item(), rel=1e-5)
     assert watch.forecast().signal == "links"
-    with pytest.raises(BadInput, match="named attn or copy"):
-        Watch(model, tokens, targets={"copies": before})
+    for wrong in ({"copies": before}, {"copy": before}, {}):
+        with pytest.raises(BadInput, match="named attn and copy"):
+            Watch(model, tokens, targets=wrong)
     with pytest.raises(BadInput, match=r"such as fit attention in \(4, 2, 5, 5\)"):
         Watch(model, tokens, targets={"attn": last, "copy": before[:, :3, :3]}).look(0)
 

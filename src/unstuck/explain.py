@@ -81,7 +81,7 @@ def explain_law(law: "PowerLaw", predictions: list[dict[str, Any]], ranking: Any
     late = f"{law.censored} censored" + (f", {law.used} of them used as such" if law.censored else "")
     out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {late}; largest residual {worst:.1%}")
     different, numbers = len(set(law.data.size.tolist())), 1 + len(law.exponents)
-    if 0 < different - numbers < 3:
+    if different - numbers < 3 and (law.used or different > numbers):
         out.print(
             f"[dim]{different} different sizes for {numbers} numbers: the intervals are wide, and further sizes narrow "
             "them, not further seeds.[/dim]"

@@ -9,7 +9,7 @@ values; where many compete it is the other way round. So a curve can be tilted b
 chance gives to the relevant tokens, which the first row of a run tells.
 
 What is so learnt of one task is not true of the next. `by_theory` is the law as it stands, with nothing fitted but how
-far runs lie from it: for tasks of several steps, on which it does better than the corrected one.
+far runs lie from it: for tasks of several steps, such as recall, on which it does better than the corrected one.
 """
 
 import itertools

@@ -36,6 +36,7 @@ QUIET["links"] = QUIET["gain"]
 RECEDES = (0.3, 0.7)
 LOOK_BACK = 2.2  # by which factor of steps
 BLIND = ("sharpening", "parting")
+NEEDED = re.compile("|".join(["step$", ".*loss", *(f"{p}_" for prefixes, _ in SIGNALS.values() for p in prefixes)]))
 ROUNDED = 0.01  # by which a part may be more than 1
 FORMED = 0.5  # induction score of a head that looks where an induction head does
 REFUTED = 0.99  # chance that a law gave to what has not happened: from there on it is not listened to
@@ -118,8 +119,8 @@ class Forecaster:
         self.rows: list[dict[str, float]] = []
 
     def update(self, row: Mapping[str, Any]) -> "Forecaster":
-        """Take a row: `step`, and for every layer and head `attn_L_H`, `induction_L_H` or `entropy_L_H`, numbers or
-        tensors of one."""
+        """Take a row: `step`, and for every layer and head `attn_L_H` (with `copy_L_H` beside it, where copying comes
+        first), `induction_L_H` or `entropy_L_H`, numbers or tensors of one."""
         try:
             taken = {k: number(v) for k, v in row.items() if not isinstance(v, str)}
         except (TypeError, ValueError, RuntimeError) as e:
@@ -203,7 +204,8 @@ class Forecaster:
                     what = "of uniform attention: 1 where uniform" if name in BLIND else "of all attention"
                     raise BadInput(str(most.idxmax()), f"{most.max():.4g}", f"at most 1, as a part of that {what}")
                 return name, rows.sort_values("step")
-        wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"those of {self.signal}"
+        needs = " and ".join(f"{prefix}_L_H" for prefix in SIGNALS.get(self.signal, [()])[0])
+        wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"{needs} of {self.signal}"
         wanted += ", for layers and heads, with numbers in them"
         if self.signal == "auto":
             wanted += "; or one with loss in its name, to hear whether it is on a plateau"
@@ -227,7 +229,7 @@ class Forecaster:
 def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
     """A curve without its columns of text; those that are needed must be numbers."""
     text = [c for c in curve if not pd.api.types.is_numeric_dtype(curve[c])]
-    needed = [c for c in text if re.match(r"step$|attn_|induction_|entropy_|.*loss", str(c).lower())]
+    needed = [c for c in text if NEEDED.match(str(c).lower())]
     try:
         found = {c: pd.to_numeric(curve[c]) for c in needed}
     except (TypeError, ValueError) as e:

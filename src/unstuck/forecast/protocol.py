@@ -15,6 +15,7 @@ import pandas as pd
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.runs.store import Store, watched
 
+from . import seen
 from .calibration import Calibration, by_theory, calibrate
 from .forecaster import Forecaster, weighed
 from .prior import FORMULAS, extrapolation_error, opinion
@@ -26,7 +27,7 @@ GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
 NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
 LEVEL, LAW = 0.8, FORMULAS["single_location"]
 HOPELESS = {"T": 32, "d": 16, "B": 1}  # the size of the runs of tools/hopeless.py
-WITH_LAW = "gain and law"
+WITH_LAW, CORRECTED = "gain and law", "links, corrected"
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 
 
@@ -159,6 +160,9 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
                         continue
                     said = Forecaster(name, with_law, LEVEL, known).of_curve(part)
                     answers[label] = None if said.plateau is None else (said.plateau, said.low, said.high)  # type: ignore[assignment]
+            if "links" in methods:  # by the curve that regression corrects the law to
+                said = Forecaster("links", None, LEVEL, {"links": known["gain"]}).of_curve(part)
+                answers[CORRECTED] = None if said.plateau is None else (said.plateau, said.low, said.high)  # type: ignore[assignment]
             for method, answer in answers.items():
                 given = answer or (math.nan, math.nan, math.nan)
                 rows.append({**base, "method": method, "said": given[0], "low": given[1], "high": given[2]})
@@ -227,12 +231,6 @@ def _tuned_at_other_sizes(run: dict[str, Any]) -> bool:
     return all(run[k] == STANDARD[k] for k in ("batch", "lr", "optim"))
 
 
-def _since_links(run: dict[str, Any]) -> bool:
-    """Was a recall run of ours finished after the signal `links` was chosen? The others were looked at for that."""
-    large = run["tokens"] == 128 and run["pairs"] >= 8
-    return large or bool(run["layer_norm"] and (run["tokens"] == 64 or (run["pairs"] == 8 and run["seed"] == 1)))
-
-
 def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) -> pd.DataFrame:
     """Of runs that had not emerged by their last step: for each signal, how often it was `asked`, how often it
     `answered`, and how many bands had `ended` before that step; which is all one knows of them."""
@@ -267,5 +265,5 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
             yield "other rates and batches", [p for p in others if not _tuned_at_other_sizes(p[0])], what
             yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
             recall = [pair for pair in found if pair[0]["name"] == "recall"]
-            yield "recall", [pair for pair in recall if not _since_links(pair[0])], what
-            yield "recall since", [pair for pair in recall if _since_links(pair[0])], what
+            yield "recall", [pair for pair in recall if pair[0]["run_id"] in seen.RECALL], what
+            yield "recall since", [pair for pair in recall if pair[0]["run_id"] not in seen.RECALL], what

@@ -20,7 +20,7 @@ from .plateau import LATELY, ROWS, diverged
 
 STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
-THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?\s*")
+THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+(\.0*)?\s*")
 
 
 def read_curve(source: str | Path) -> pd.DataFrame:
@@ -132,15 +132,19 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     name = _step_column(table)
     if name is None or table.empty:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
-    numbers = table.apply(_numbers)
-    steps = numbers[name]
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    steps = _steps(table[name])
+    if STEP_ENDS.search(name.lower()) and "_step" in numbers:  # other calls of the logger say nothing of the trainer
+        order = numbers["_step"].sort_values(kind="stable").index
+        steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)
     if not there.any():
         raise BadInput("SOURCE", str(source), f"a curve with numbers in its column {name}")
-    if text := int((~there & table[name].notna()).sum()):
-        example = table.loc[~there & table[name].notna(), name].iloc[0]
-        message = f"{text} of {len(table)} rows have no step in their column {name}, such as {str(example)!r}"
-        warnings.warn(f"{message}, and are left out", UserWarning, stacklevel=3)
+    measured = numbers.drop(columns=[c for c in numbers if c == name or c.lower() in STEP_NAMES])
+    lost = ~there & (measured.notna().any(axis=1) | table[name].notna())
+    if lost.any():
+        message = f"{lost.sum()} of {len(table)} rows have no step in their column {name}, such as "
+        warnings.warn(f"{message}{str(table.loc[lost, name].iloc[0])!r}; they are left out", UserWarning, stacklevel=3)
     numbers = numbers.assign(step=steps)[there].dropna(axis=1, how="all")
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
 
@@ -151,8 +155,8 @@ def _step_column(table: pd.DataFrame) -> str | None:
     return next((lower[c] for c in (*STEP_NAMES[:2], *trainers, *STEP_NAMES[2:]) if c in lower), None)
 
 
-def _numbers(column: pd.Series) -> pd.Series:
-    """As numbers, of whatever is one; 12,000 is."""
+def _steps(column: pd.Series) -> pd.Series:
+    """As numbers; 12,000 is one, of steps, which have no decimals."""
     if not pd.api.types.is_numeric_dtype(column):
         column = column.map(lambda x: x.replace(",", "") if isinstance(x, str) and THOUSANDS.fullmatch(x) else x)
     return pd.to_numeric(column, errors="coerce")

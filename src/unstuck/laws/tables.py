@@ -39,7 +39,8 @@ def one_row_a_run(table: pd.DataFrame) -> pd.DataFrame:
     """Of a table of curves, such as those of some figures, the last row of each run, with the steps it had."""
     if "run_id" not in table or "step" not in table or not table["run_id"].duplicated().any():
         return table
-    rows = table.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last").sort_index()
+    there = table["step"].notna() & table["run_id"].notna()
+    rows = table[there].sort_values("step", kind="stable").drop_duplicates("run_id", keep="last").sort_index()
     warnings.warn(f"the table has curves: each of its {len(rows)} runs counts once", UserWarning, stacklevel=3)
     return rows if "steps" in rows else rows.assign(steps=rows["step"])
 
@@ -130,7 +131,11 @@ def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
         known = [c for c in table if c.startswith("crossing_") and table[c].notna().any()]
         shown = ", ".join(c.removeprefix("crossing_") for c in known) or "none"
         raise BadInput("threshold", threshold, f"one that the runs recorded: {shown}")
-    given = table["status"] if "status" in table else pd.Series("censored", index=table.index)
+    if "status" in table:
+        given = table["status"]
+    else:  # then what has a plateau has emerged
+        given = pd.Series("censored", index=table.index)
+        given = given.mask(table["plateau_steps"].notna(), "emerged") if "plateau_steps" in table else given
     silent = ~watched if "thresholds" in table else given == "emerged"
     unseen = silent & table[column].isna()
     if unseen.any():

@@ -54,7 +54,7 @@ class Repetition:
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_look(step, self.every)
             signs = pd.DataFrame(self.signs)
-            if "gain" in available(signs):
+            if "gain" in available(signs):  # not `links`: what runs under this version of the schedule went by
                 self.schedule.forecasted(Forecaster("gain").of_curve(signs))
 
     def state_dict(self) -> dict[str, Any]:

@@ -77,17 +77,24 @@ def _weights(
 
 def beside(model: nn.Module, inputs: Any) -> Any:
     """Tensors on the device of a model's first parameter, also in tuples, lists and mappings: a model may have moved
-    since they were made."""
+    since they were made. What need not be moved stays what it is; so does all where parameters are kept elsewhere and
+    brought in layer by layer (`meta`)."""
     device = next((p.device for p in model.parameters()), None)
 
     def moved(value: Any) -> Any:
         if isinstance(value, Tensor):
-            return value if device is None else value.to(device)
+            return value.to(device)
         if isinstance(value, Mapping):
-            return {name: moved(part) for name, part in value.items()}
-        return [moved(part) for part in value] if isinstance(value, (tuple, list)) else value
+            parts = {name: moved(part) for name, part in value.items()}
+            return value if all(parts[name] is value[name] for name in value) else parts
+        if not isinstance(value, (tuple, list)):
+            return value
+        several = [moved(part) for part in value]
+        if all(new is old for new, old in zip(several, value, strict=True)):
+            return value
+        return type(value)(*several) if hasattr(value, "_fields") else type(value)(several)
 
-    return moved(inputs)
+    return inputs if device is None or device.type == "meta" else moved(inputs)
 
 
 @torch.no_grad()

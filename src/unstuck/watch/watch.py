@@ -165,8 +165,8 @@ def _masks(targets: Any, probe: Any) -> dict[str, Tensor]:
     if targets is None:
         return {}
     named = targets if isinstance(targets, Mapping) else {LINKS[0]: targets}
-    if unknown := [str(name) for name in named if name not in LINKS]:
-        raise BadInput("targets", ", ".join(unknown), f"masks named {' or '.join(LINKS)}")
+    if not {LINKS[0]} <= set(named) <= set(LINKS):
+        raise BadInput("targets", ", ".join(map(str, named)) or "empty", f"masks named {' and '.join(LINKS)}")
     return {name: _mask(mask, probe) for name, mask in named.items()}
 
 

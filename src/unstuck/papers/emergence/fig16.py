@@ -105,6 +105,7 @@ def _faster(part: pd.DataFrame, key: str, none: float, what: str, levels: dict[f
         elif max(slowest) > max(base) + _row(part, max(base)) and np.isfinite(steps[none]).all():
             faster = False
     note = "" if faster is not None else "some are no faster than some seed without, by more than a row"
+    note = note if none in steps else "no run without repetition"
     return Claim(what, text, "repetition always speeds up", faster, note)
 
 

@@ -28,7 +28,8 @@ METHODS = {
     "law": (ORANGE, "law alone"),
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
-WORDS = {method: label for method, (_, label) in METHODS.items()} | {"links": "attention and copying"}
+WORDS = {method: label for method, (_, label) in METHODS.items()}
+WORDS |= {"links": "attention and copying", protocol.CORRECTED: "the same, corrected as for regression"}
 SETS = {  # of runs, in words, and how their ends are forecast
     "between": (
         "other sizes",
@@ -40,7 +41,7 @@ SETS = {  # of runs, in words, and how their ends are forecast
     "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
     "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
     "one layer": ("one layer", ["gain"]),
-    "recall": ("recall", ["links", "gain", "progress law", "sharpening", "twice elapsed"]),
+    "recall": ("recall", ["links", protocol.CORRECTED, "gain", "progress law", "sharpening", "twice elapsed"]),
     "recall since": ("recall, made since", ["links", "gain", "twice elapsed"]),
 }
 #: Sets of which a run is drawn: by what its end is forecast, and what is drawn under that.
@@ -93,7 +94,8 @@ def _hopeless(file: Path, tuned: protocol.Tuned) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    examples = [name for name in EXAMPLES if ((table["set"] == name) & (table["method"] == LOSS)).any()]
+    drawn = set(zip(table["set"], table["method"], strict=True))
+    examples = [name for name, (method, _) in EXAMPLES.items() if {(name, LOSS), (name, method)} <= drawn]
     picture, (*left, middle, right) = panels(len(examples) + 2, width=4.3, height=3.9)
     for ax, name in zip(left, examples, strict=True):
         _draw_example(ax, table[table["set"] == name], *EXAMPLES[name])
@@ -165,7 +167,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         repeated = sorted(set(rows["p"].dropna()) - {0.0}) if "p" in rows else []
         which = f", p = {', '.join(f'{p:g}' for p in repeated)}" if repeated else ""
         note = f"{len(rows)} runs{which}, asked {rows['asked'].sum():.0f} times"
-        about = f"{what}, runs that had not emerged by their last step, by {method}: bands that ended before it"
+        by = WORDS["links"] if method == "links" else method
+        about = f"{what}, runs that had not emerged by their last step, by {by}: bands that ended before it"
         claims.append(Claim(about, text, None, None, note))
     asked = table[table["set"] == HOPELESS]
     for method, rows in asked[asked["method"] != protocol.WITH_LAW].groupby("method", sort=False):
@@ -193,14 +196,14 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, (words, methods) in SETS.items():
         part = table[table["set"] == name]
-        if name == "recall since" and part["run_id"].nunique() < FEW:
-            continue  # all of it would be dashes
+        found: list[dict[str, str]] = []
         for method in _given(methods, part):
             scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
-            first = method == _given(methods, part)[0]
-            row = {"runs": f"{words} ({part['run_id'].nunique()})" if first else ""}
+            row = {"runs": "" if found else f"{words} ({part['run_id'].nunique()})"}
             row["forecast by"] = WORDS.get(method, method)
-            rows.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
+            found.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
+        if found and any(found[0].get(group, "–") != "–" for group in protocol.NAMES):
+            rows += found  # not of a set so small that its best method has too few answers to tell
     return pd.DataFrame(rows).fillna("–")
 
 
@@ -219,7 +222,7 @@ def _cell(score: pd.Series) -> str:
 
 def _together(part: pd.DataFrame, name: str) -> Claim:
     """All answers of one method, whatever had elapsed: of a set that is too small to be told apart."""
-    what = f"{name}, {part['run_id'].nunique()} runs, by gain of attention and copying: all answers together"
+    what = f"{name}, {part['run_id'].nunique()} runs, by {WORDS['links']}: all answers together"
     said = part.dropna(subset="said")
     if said.empty:
         return Claim(what, f"none, asked {len(part)} times", None, None)
@@ -256,5 +259,5 @@ def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
     answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
     silent = bool((scored["answered"] < scored["forecasts"]).any())
     silence = f"; it answered {answered}" if silent else ""
-    shown = {"links": "gain of attention and copying"}.get(method, method.replace("gain", "attention gain"))
+    shown = method.replace("links", WORDS["links"]).replace("gain", "attention gain")
     return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{bias}{band}{silence}")

@@ -6,6 +6,7 @@ without them.
 """
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,9 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
         for i in range(repetitions(profile)):
             table = simulated(np.random.default_rng([sweep, i]), runs, seeds, size, seed)
             for used, part in (("all runs", table), ("emerged runs only", table[table["status"] == "emerged"])):
-                law = fit_power_law(part, "d + T", level=LEVEL)
+                with warnings.catch_warnings():  # that few sizes are left is what some of these sweeps are about
+                    warnings.simplefilter("ignore", UserWarning)
+                    law = fit_power_law(part, "d + T", level=LEVEL)
                 for term in TRUE:
                     low, high = law.intervals[term]
                     row = {"runs": runs, "seeds": seeds, "size_spread": size, "seed_spread": seed, "fit": used}

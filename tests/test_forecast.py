@@ -505,6 +505,10 @@ def test_nothing_that_is_tested_was_tuned_on():
         tested = [run_id for name, chosen in sets if name == split for run_id in chosen]
         assert tested
         assert not tuning & set(tested)
+    recall = dict(sets)  # the runs that `links` was chosen with are told from those made since
+    assert len(recall["recall"]) == 35
+    assert {"9206da78e72afeda", "8b2e87a5a1b4b43d"} <= set(recall["recall since"])
+    assert not set(recall["recall"]) & set(recall["recall since"])
     late = [pair for pair in found if not pair[0]["emerged"]]
     table = protocol.ended_too_soon(late[:3], shipped())
     assert (table["ended"] <= table["answered"]).all()
@@ -574,16 +578,6 @@ def test_copying_may_be_text_as_loggers_write_it():
     assert Forecaster().told(both).signal == "links"
     with pytest.raises(BadInput, match="attn_L_H and copy_L_H of links"):
         Forecaster("links").of_curve(curve)
-
-
-def test_forecasts_of_runs_that_were_looked_at_are_no_test():
-    """Of our recall runs those that `links` was chosen with are told from those made since."""
-    found = {}
-    for name, chosen, _ in protocol.tests(list(emerged_runs(Store(STORE)))):
-        found[name] = {run["run_id"] for run, _ in chosen if run["name"] == "recall"}
-    assert len(found["recall"]) == 35
-    assert {"9206da78e72afeda", "8b2e87a5a1b4b43d"} <= found["recall since"]
-    assert not found["recall"] & found["recall since"]
 
 
 def test_steps_with_separators_are_numbers_and_rows_without_a_step_are_said(tmp_path):

@@ -17,7 +17,7 @@ from unstuck.runs.store import Store, watched
 
 from . import seen
 from .calibration import Calibration, by_theory, calibrate
-from .forecaster import Forecaster, weighed
+from .forecaster import Forecast, Forecaster, weighed
 from .prior import FORMULAS, extrapolation_error, opinion
 from .signals import SIGNALS, available, chance
 
@@ -159,14 +159,21 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
                     if label.endswith("law") and prior is None:
                         continue
                     said = Forecaster(name, with_law, LEVEL, known).of_curve(part)
-                    answers[label] = None if said.plateau is None else (said.plateau, said.low, said.high)  # type: ignore[assignment]
+                    answers[label] = _answer(said)
             if "links" in methods:  # by the curve that regression corrects the law to
                 said = Forecaster("links", None, LEVEL, {"links": known["gain"]}).of_curve(part)
-                answers[CORRECTED] = None if said.plateau is None else (said.plateau, said.low, said.high)  # type: ignore[assignment]
+                answers[CORRECTED] = _answer(said)
             for method, answer in answers.items():
                 given = answer or (math.nan, math.nan, math.nan)
                 rows.append({**base, "method": method, "said": given[0], "low": given[1], "high": given[2]})
     return pd.DataFrame(rows)
+
+
+def _answer(said: Forecast) -> tuple[float, float, float] | None:
+    """Middle and band of a forecast, where it names an end."""
+    if said.plateau is None or said.low is None or said.high is None:
+        return None
+    return said.plateau, said.low, said.high
 
 
 def _readable(curve: pd.DataFrame, known: dict[str, Calibration]) -> list[str]:

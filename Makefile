@@ -41,7 +41,7 @@ demo: .venv/run.stamp
 	@echo "open it in a browser: $(CURDIR)/demo/report.html"
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -m "not slow" -n 2 --durations=12
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --durations=12
 
 test-all: .venv/dev.stamp
 	$(BIN)/python -m pytest

@@ -285,7 +285,7 @@ def test_recall_emerges_and_its_heads_rise_at_the_jump(small):
 
 def test_the_circuit_is_named_and_proven(small):
     run, result = small
-    task, batch = run.look(512)
+    task, batch = run.looks.primary(512)
     circuit = find_circuit(run.model, task, batch, result.curve, task.chance)
     assert [(p.role, p.layer, p.head) for p in circuit.parts] == [("copies", 0, 0), ("selects", 1, 0)]
     assert circuit.accuracy > 0.85
@@ -467,7 +467,7 @@ def test_the_command_names_the_circuit_and_keeps_the_maps(tmp_path, capsys):
 
 def test_a_map_has_the_tokens_of_its_sequence(small):
     run, _ = small
-    _, batch = run.look(4)
+    _, batch = run.looks.primary(4)
     table = attention_table(run.model, batch, step=7)
     row = table[(table["layer"] == 1) & (table["row"] == 8)].sort_values("column")
     assert row["token"].tolist() == batch.inputs[0].tolist()

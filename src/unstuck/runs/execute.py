@@ -124,7 +124,7 @@ def _run(
 
     def keep_map(run: Any) -> None:
         many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
-        directory.write_maps(attention_table(run.model, run.sets["primary"][1], run.step, sequences=many))
+        directory.write_maps(attention_table(run.model, run.looks.sets["primary"][1], run.step, sequences=many))
 
     def on_step(run: Any) -> None:
         nonlocal saved, noted
@@ -151,9 +151,11 @@ def _run(
         mapped.append(result.steps)
     plain = result_dict(result)
     if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
-        plain["circuit"] = find_circuit(run.model, *run.look(CIRCUIT), result.curve, spec.task.chance).as_dict()
+        plain["circuit"] = find_circuit(
+            run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance
+        ).as_dict()
     if spec.train.predictions:
-        directory.write_predictions(run.predictions())
+        directory.write_predictions(run.looks.predictions())
     kept = spec.train
     plain |= {"compared": list(kept.compare), "predicted": kept.predictions, "mapped": mapped}
     directory.write_status({"state": "finished", "step": result.steps, "result": plain})

@@ -16,18 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.errors import BadInput
-from unstuck.observe.attention import attention_columns, link_columns
-from unstuck.observe.ladder import ladder_columns
 from unstuck.spec import RunSpec
-from unstuck.tasks.task import Batch, Task
+from unstuck.tasks.task import Batch
 
 from .emergence import Evaluation, next_look, watch_of
+from .looks import Looks
 from .optimizers import optimizer_of, schedule_of
 from .repetition import Repetition
 from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
-EVALUATION_BATCH = 128
 
 
 @dataclass
@@ -99,8 +97,7 @@ class Run:
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
-        self.sets = self._evaluation_sets()
-        self.references = [r.to(self.device) for r in references]  # others' predictions on the evaluation set
+        self.looks = Looks(spec, self.model, self.world, self.device, references)
         self.watch = watch_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
@@ -111,21 +108,6 @@ class Run:
         if checkpoint is not None and self.continues(checkpoint):
             self._restore(checkpoint)
 
-    def _evaluation_sets(self) -> dict[str, tuple[Task, Batch]]:
-        """Fixed sequences for the primary, the clean and the training-like measure; equal tasks share one set."""
-        sets: dict[str, tuple[Task, Batch]] = {}
-        for name, task in (("primary", self.task.primary()), ("clean", self.task.clean()), ("like", self.task)):
-            twin = next((s for s in sets.values() if s[0] == task), None)
-            if twin is None:
-                batch = task.held_out(task.evaluation, stream(self.spec.seed, f"eval {name}"), self.world)
-                twin = (task, Batch(*(x.to(self.device) for x in batch)))
-            sets[name] = twin
-        if self.repetition is not None:  # what the schedule is told is not what it is judged by
-            task = self.task.clean()
-            batch = task.held_out(task.probe, stream(self.spec.seed, "advice"), self.world)
-            sets["advice"] = (task, Batch(*(x.to(self.device) for x in batch)))
-        return sets
-
     # -- one step
 
     def _train_step(self) -> tuple[float, float]:
@@ -135,8 +117,8 @@ class Run:
             begun = time.perf_counter()
             self.repetition.advise(
                 self.step,
-                loss=lambda: self._evaluate("advice", self.task.probe)["loss"],
-                attention=lambda: self._observe()[1],
+                loss=lambda: self.looks.evaluate("advice")["loss"],
+                attention=lambda: self.looks.observe()[1],
             )
             task = self.repetition.task
             self.evaluating += time.perf_counter() - begun
@@ -156,7 +138,7 @@ class Run:
         self.step += 1
         if self.schedule is not None and self.step % self.task.steps_a_pass(self.spec.train.batch) == 0:
             begun = time.perf_counter()
-            self.schedule.step(self._evaluate("primary", len(self.sets["primary"][1].inputs))["loss"])
+            self.schedule.step(self.looks.evaluate("primary")["loss"])
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
         if self.repetition is not None:
@@ -168,8 +150,6 @@ class Run:
         self.pending_measure += measure
         return value, measure
 
-    # -- looking at it
-
     def _grad_norm(self) -> float:
         """Of the last step: gradients stay until the next one; right after a restart only the stored norm is there."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
@@ -177,74 +157,19 @@ class Run:
             return self.grad_norm
         return math.sqrt(sum(g.square().sum().item() for g in gradients))
 
-    @torch.no_grad()
-    def _evaluate(self, name: str, n: int) -> dict[str, float]:
-        """Means of all measures over the first n sequences of a set."""
-        task, batch = self.sets[name]
-        totals: dict[str, float] = {}
-        for start in range(0, n, EVALUATION_BATCH):
-            part = Batch(*(x[start : min(start + EVALUATION_BATCH, n)] for x in batch))
-            for key, values in task.measures(self.model(part.inputs), part).items():
-                totals[key] = totals.get(key, 0.0) + values.sum().item()
-        return {key: total / n for key, total in totals.items()}
-
-    @torch.no_grad()
-    def _observe(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Measures and attention on the first sequences of the primary set, from one pass."""
-        task, part = self.look(self.task.probe)
-        columns: dict[str, float] = {}
-        if hasattr(self.model, "observe"):
-            links = task.links(part)
-            outputs, maps = self.model.observe(part.inputs, **({"whole": True} if links else {}))
-            columns = attention_columns([m[:, :, -1] for m in maps] if links else maps, part)
-            columns |= link_columns(maps, links)
-            if "group1" in links:
-                values = self.model.value_matrices() if hasattr(self.model, "value_matrices") else None
-                columns |= ladder_columns(columns, values, self.world["A"])
-        else:
-            outputs = self.model(part.inputs)
-        for i, reference in enumerate(self.references):
-            theirs = reference[: len(outputs)].float()
-            columns[f"ref_{i + 1}"] = task.distance(theirs, task.prediction(outputs)).mean().item()
-        return {k: v.mean().item() for k, v in task.measures(outputs, part).items()}, columns
-
-    @torch.no_grad()
-    def predictions(self) -> Tensor:
-        """What the model predicts on the evaluation set, in half precision."""
-        task, batch = self.sets["primary"]
-        parts = [task.prediction(self.model(part)).half().cpu() for part in batch.inputs.split(EVALUATION_BATCH)]
-        return torch.cat(parts)
-
-    def look(self, n: int) -> tuple[Task, Batch]:
-        """The primary task and the first n sequences of its evaluation set."""
-        task, batch = self.sets["primary"]
-        return task, Batch(*(x[:n] for x in batch))
-
     def _add_row(self, *, full: bool) -> None:
         begun = time.perf_counter()
         total, count = self.pending
-        probed, attention = self._observe()
-        size = len(self.sets["primary"][1].inputs)
-        n = size if full else min(self.task.probe, size)
-        found = {"primary": self._evaluate("primary", n) if full else probed}
-        for name in ("clean", "like"):  # which decide nothing, so a small look at them will do
-            twins = [k for k in found if self.sets[k] is self.sets[name]]
-            found[name] = found[twins[0]] if twins else self._evaluate(name, min(self.task.beside, size))
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
-        for measure in probed:
-            if measure not in ("loss", "accuracy"):
-                row[measure] = found["primary"][measure]
-                continue
-            if measure == self.task.decides != "loss":
-                row[f"train_{measure}"] = self.pending_measure / count if count else math.nan
-            names = {"test": "primary", "clean": "clean", "like": "like"}
-            row |= {f"{column}_{measure}": found[name][measure] for column, name in names.items()}
-        row |= {"evaluated": n, "grad_norm": self._grad_norm(), **attention}
+        if self.task.decides != "loss":
+            row[f"train_{self.task.decides}"] = self.pending_measure / count if count else math.nan
+        measures, attention = self.looks.all(full=full)
+        row |= {**measures, "grad_norm": self._grad_norm(), **attention}
         if self.repetition is not None:
             row["repetition"] = self.repetition.added
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
-        self.watch.evaluated(self.step, found["primary"][self.task.decides], full=full)
+        self.watch.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
         self.next_row = next_look(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
 
@@ -320,7 +245,7 @@ class Run:
 
     def _seen(self, c: Checkpoint) -> list[Evaluation]:
         """The evaluations that a checkpoint's rows record."""
-        size = len(self.sets["primary"][1].inputs)
+        size = self.looks.size("primary")
         return [(int(r["step"]), r[f"test_{self.task.decides}"], r["evaluated"] == size) for r in c.rows]
 
     def continues(self, c: Checkpoint) -> bool:
@@ -328,8 +253,9 @@ class Run:
         before = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
         new = set(self.watch.thresholds) - set(c.watch["thresholds"])
         unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
-        uncompared = [i for i in range(len(self.references)) if f"ref_{i + 1}" not in c.rows[0]]
-        others = bool(self.references) and c.compare not in (None, list(self.spec.train.compare))
+        references = self.looks.references
+        uncompared = [i for i in range(len(references)) if f"ref_{i + 1}" not in c.rows[0]]
+        others = bool(references) and c.compare not in (None, list(self.spec.train.compare))
         return not any(before.missed(threshold) for threshold in new) and not (unseen or uncompared or others)
 
     def checkpoint(self) -> Checkpoint:

@@ -25,7 +25,7 @@ def flat(value):
 
 def run(clean, half, like=None, *, B=1.0, p=0.0, seed=0):
     name = f"{B} {p} {seed}"
-    sizes = {"run_id": name, "tokens": 64, "pairs": 8, "B": B, "p": p, "seed": seed, "step": STEPS}
+    sizes = {"run_id": name, "tokens": 64, "pairs": 8, "B": B, "p": p, "seed": seed, "step": STEPS, "evaluated": 64}
     like = clean if like is None else like
     return pd.DataFrame({**sizes, "clean_accuracy": clean, "like_accuracy": like, "crossing_0.5": half})
 
@@ -42,7 +42,7 @@ def said(parts, key="B"):
 def test_helpful_repetition_is_faster_and_neither_overfits_nor_comes_back_late():
     helpful = [run(rise(2300), 2300.0, rise(2000), p=0.5, seed=i) for i in (0, 1)]
     found = said([*none(6000.0, 6300.0), *helpful], "p")
-    assert found["speed-up"].ours == "2.67 times with p = 0.5 (seed against seed 2.61 to 2.74)"
+    assert found["speed-up"].ours == "2.67 times with p = 0.5 (any seed against any other 2.61 to 2.74)"
     assert found["speed-up"].verdict == "agrees"
     assert (found["overfits"].ours, found["comes back late"].ours) == ("none", "none overfits")
     assert (found["overfits"].verdict, found["comes back late"].verdict) == ("differs", "beside")
@@ -51,7 +51,7 @@ def test_helpful_repetition_is_faster_and_neither_overfits_nor_comes_back_late()
 def test_a_seed_that_never_got_there_is_shown_and_decides():
     parts = [run(rise(2000), 2000.0, rise(1500), B=2.0), run(flat(0.125), NEVER, rise(1500), B=2.0, seed=1)]
     found = said([*none(6000.0, 6000.0), *parts])
-    assert found["steps to 50% on clean data, each seed"].ours == "B = 1: 6000, 6000; B = 2: 2000, >15000"
+    assert found["steps to 50% on clean data, seeds in order"].ours == "B = 1: 6000, 6000; B = 2: 2000, >15000"
     assert found["speed-up"].verdict == "differs"
     assert found["overfits"].ours.startswith("B = 2 (1 of 2 seeds")
     assert found["overfits"].verdict == "beside"  # from half of the seeds there is no telling
@@ -120,7 +120,7 @@ def test_runs_of_unequal_length_are_bounded_by_their_own():
     short = short[short["step"] <= 9000]
     found = said([*none(6000.0, NEVER), short])
     last = short["step"].max()
-    assert found["steps to 50% on clean data, each seed"].ours == f"B = 1: 6000, >15000; B = 4: >{last:.0f}"
+    assert found["steps to 50% on clean data, seeds in order"].ours == f"B = 1: 6000, >15000; B = 4: >{last:.0f}"
     fast = [run(rise(2000), 2000.0, B=2.0, seed=i) for i in (0, 1)]
     base = none(NEVER, NEVER)
     base = [base[0][base[0]["step"] <= 9000], base[1]]
@@ -132,7 +132,7 @@ def test_seeds_are_compared_with_the_same_seeds():
     """A third, slow seed without repetition, that those with it do not have, makes them no faster."""
     fast = [run(rise(3000), 3000.0, B=2.0, seed=i) for i in (0, 1)]
     found = said([*none(6000.0, 6000.0, 12_000.0), *fast])["speed-up"].ours
-    assert found == "2.00 times with B = 2 (seed against seed 2.00 to 2.00)"
+    assert found == "2.00 times with B = 2 (any seed against any other 2.00 to 2.00)"
 
 
 def test_what_was_widest_stands_in_the_order_of_seeds():
@@ -144,31 +144,45 @@ def test_what_was_widest_stands_in_the_order_of_seeds():
     assert [text.split()[-4] for text in widest.split(",")] == ["0.70", "0.30", "0.50"]
 
 
+def figure_16(*parts):
+    """Its claims: of in-context and of cross-sample repetition, by level; half of the way; counting."""
+    in_context, to_90, across, across_to_90, halfway, counting = fig16.compare(pd.concat(parts))
+    return {"B": in_context, "B 90%": to_90, "p": across, "p 90%": across_to_90, "half": halfway, "counting": counting}
+
+
 def test_figure_16_counts_runs_that_never_got_there():
-    slow = [run(flat(0.125), NEVER, flat(0.3), p=0.9)]
-    claims = fig16.compare(pd.concat([*none(6000.0), *slow]))
-    assert claims[1].ours.endswith("p = 0.9: >15000")
-    assert claims[1].verdict == "differs"
-    claims = fig16.compare(pd.concat([*none(NEVER), run(rise(3000), 3000.0, rise(1500), B=2.0)]))
-    assert [c.verdict for c in claims] == ["beside", "beside", "agrees", "new"]
-    shares = dict(part.split(": ") for part in claims[3].ours.split(", "))
+    claims = figure_16(*none(6000.0), run(flat(0.125), NEVER, flat(0.3), p=0.9))
+    assert claims["p"].ours.endswith("p = 0.9: >15000")
+    assert (claims["p"].verdict, claims["p 90%"].verdict) == ("differs", "differs")
+    claims = figure_16(*none(NEVER), run(rise(3000), 3000.0, rise(1500), B=2.0))
+    assert [c.verdict for c in claims.values()] == ["beside", "agrees", "beside", "beside", "agrees", "new"]
+    shares = dict(part.split(": ") for part in claims["counting"].ours.split(", "))
     assert float(shares["B = 2"]) == pytest.approx(0.70, abs=0.02)
-    nobody = fig16.compare(pd.concat([*none(NEVER), run(flat(0.125), NEVER, flat(0.3), B=2.0)]))
-    assert nobody[0].verdict == "beside"  # nothing is known
-    counts = fig16.compare(pd.concat([*none(6000.0), run(flat(0.125), NEVER, flat(0.7), B=2.0)]))
-    assert [c.verdict for c in counts[:3]] == ["beside", "beside", "differs"]  # to 50% by counting, and no further
+    nobody = figure_16(*none(NEVER), run(flat(0.125), NEVER, flat(0.3), B=2.0))
+    assert nobody["B"].verdict == "beside"  # nothing is known
+    counts = figure_16(*none(6000.0), run(flat(0.125), NEVER, flat(0.7), B=2.0))  # to 50% by counting, and no further
+    assert [counts[k].verdict for k in ("B", "B 90%", "p", "half")] == ["beside", "differs", "beside", "differs"]
+
+
+def test_figure_16_does_not_take_the_frequent_tokens_for_all():
+    """p = 0.9: two tokens are recalled at 800, the others at 9,000; 90% is reached by either, 50% by the first."""
+    two = run(rise(9000), 9000.0, 0.9 * rise(800, low=0.1, high=1.0) + 0.1 * rise(9000, high=1.0), p=0.9)
+    claims = figure_16(*none(6000.0, 6000.0), two)
+    assert claims["p"].verdict == "beside"
+    assert claims["p"].note.startswith("recall of the two frequent tokens")
+    few = figure_16(*none(6000.0, 6000.0), run(rise(3000), 3000.0, p=0.3))
+    assert (few["p"].verdict, few["p 90%"].verdict) == ("agrees", "agrees")
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(5000, "agrees"), (5900, "beside"), (7000, "differs")])
 def test_figure_16_tells_apart_no_more_than_rows_of_a_curve_do(steps, verdict):
     """Rows are 4% apart; a run 2% faster or slower is neither."""
-    claims = fig16.compare(pd.concat([*none(6000.0, 6000.0), run(rise(steps), float(steps), p=0.1)]))
-    assert claims[1].verdict == verdict
+    assert figure_16(*none(6000.0, 6000.0), run(rise(steps), float(steps), p=0.1))["p"].verdict == verdict
 
 
 def test_figure_16_names_what_counting_leaves_no_room_for():
-    claims = fig16.compare(pd.concat([*none(6000.0), run(rise(3000), 3000.0, rise(1500), B=4.0)]))
-    assert "without B = 4" in claims[2].quantity
+    claims = figure_16(*none(6000.0), run(rise(3000), 3000.0, rise(1500), B=4.0))
+    assert "without B = 4" in claims["half"].quantity
 
 
 def test_counting_by_brute_force():
@@ -257,7 +271,8 @@ def test_a_variant_that_never_got_there_is_not_the_closer_one():
 def test_curves_that_never_rise_are_later_than_all():
     def curve(pairs, half, seed=0):
         values = flat(1 / pairs) if math.isnan(half) else rise(half)
-        return pd.DataFrame({"tokens": 64, "pairs": pairs, "seed": seed, "step": STEPS, "clean_accuracy": values})
+        sizes = {"tokens": 64, "pairs": pairs, "seed": seed, "crossing_0.5": half}
+        return pd.DataFrame({**sizes, "step": STEPS, "clean_accuracy": values})
 
     in_order = fig4_curves.compare(pd.concat([curve(4, 2000.0), curve(6, 6000.0), curve(8, NEVER)]))
     assert in_order[0].verdict == "agrees"
@@ -270,9 +285,18 @@ def test_curves_that_never_rise_are_later_than_all():
 
 def test_a_single_curve_is_in_no_order():
     curve = pd.DataFrame({"tokens": 64, "pairs": 4, "seed": 0, "step": STEPS, "clean_accuracy": rise(2000.0, high=0.6)})
-    (claim,) = fig4_curves.compare(curve)  # never at 80%: nothing is said of its sharpness
+    (claim,) = fig4_curves.compare(
+        curve.assign(**{"crossing_0.5": 2100.0})
+    )  # never at 80%: nothing is said of its sharpness
     assert claim.verdict == "beside"
-    assert claim.ours.startswith("4 pairs: ")
+    assert claim.ours == "4 pairs: 2100"
+
+
+def test_runs_that_end_before_80_percent_are_counted():
+    full = pd.DataFrame({"tokens": 64, "pairs": 4, "seed": 0, "step": STEPS, "clean_accuracy": rise(2000.0)})
+    short = full.assign(seed=1)[full["step"] <= 2000]
+    both = pd.concat([full, short]).assign(**{"crossing_0.5": 2000.0})
+    assert fig4_curves.compare(both)[1].ours.endswith("1 runs (1 more end before 80%)")
 
 
 def test_late_generalisation_is_told_from_none():
@@ -315,6 +339,15 @@ def test_a_speed_up_of_nearly_nothing_differs_from_one_of_two():
     assert claims[1].verdict == "differs"
 
 
+def test_rows_of_all_sequences_count_for_more_in_a_gap():
+    """Four rows of the same 64 sequences say 0.5, one of 2,048 says 0.9."""
+    parts = [*none(6000.0), run(flat(0.1), NEVER, flat(0.6), B=4.0)]
+    near = (parts[1]["step"] - 6000.0).abs().idxmin()
+    parts[1].loc[near, ["evaluated", "like_accuracy"]] = [2048, 1.0]
+    wanted = (4 * 64 * 0.5 + 2048 * 0.9) / (4 * 64 + 2048)
+    assert f"gap {wanted:.2f}" in said(parts)["overfits"].ours
+
+
 def test_without_runs_that_got_there_nobody_overfits_for_sure():
     parts = [*none(6000.0, NEVER), run(flat(0.125), NEVER, rise(800), B=2.0)]
     found = next(
@@ -345,7 +378,7 @@ def attention(jump, circuit, copies=2, selects=3):
     """A curve of four layers of one head whose attention rises at the jump in two of them."""
     columns = {f"{kind}_{layer}_0": flat(0.06) for kind in ("copy", "attn") for layer in range(4)}
     columns |= {f"copy_{copies}_0": rise(jump, low=0.06), f"attn_{selects}_0": rise(jump + 100, low=0.06)}
-    sizes = {"tokens": 64, "pairs": 8, "seed": 0, "step": STEPS, "clean_accuracy": rise(jump)}
+    sizes = {"tokens": 64, "pairs": 8, "seed": 0, "crossing_0.5": jump, "step": STEPS, "clean_accuracy": rise(jump)}
     return pd.DataFrame({**sizes, **columns, "circuit": circuit, "copies": math.nan, "selects": selects, "shared": ""})
 
 
@@ -364,5 +397,5 @@ def test_figure_17_says_where_and_when():
 
 def test_figure_17_of_a_run_that_never_emerged_names_nothing():
     table = attention(6000.0, math.nan)
-    (claim,) = fig17.compare(table[table["step"] < 4000])
+    (claim,) = fig17.compare(table[table["step"] < 4000].assign(**{"crossing_0.5": NEVER}))
     assert claim.ours.startswith("none by step")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid, tuned
+from unstuck.papers.lab import TieredRun, finished, grid, tuned
 from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
@@ -50,8 +51,8 @@ def plot_plateaus(ax: Axes, table: pd.DataFrame, law: PowerLaw | None) -> None:
     for tokens, colour in shades(sorted(table["tokens"].unique())).items():
         rows = table[table["tokens"] == tokens].sort_values("pairs")
         emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
-        ax.plot(emerged["pairs"], emerged["plateau_steps"], "o", ms=4, color=colour, label=f"{tokens} tokens")
-        ax.plot(censored["pairs"], censored["steps"], "^", ms=5, color=colour, mfc="none")
+        ax.plot(_beside(emerged), emerged["plateau_steps"], "o", ms=4, color=colour, label=f"{tokens} tokens")
+        ax.plot(_beside(censored), censored["steps"], "^", ms=5, color=colour, mfc="none")
         late = late or len(censored) > 0
         if law is not None:
             line = rows.drop_duplicates("pairs")
@@ -59,6 +60,11 @@ def plot_plateaus(ax: Axes, table: pd.DataFrame, law: PowerLaw | None) -> None:
     if late:
         ax.plot([], [], "^", ms=5, color=PAPER_GREY, mfc="none", label="not by its last step")
     plateau_axes(ax, "pairs in the context", sorted(table["pairs"].unique()))
+
+
+def _beside(rows: pd.DataFrame) -> pd.Series:
+    """Pairs, a little apart for each seed, so that runs which took as long are all seen."""
+    return rows["pairs"] * 1.02 ** (rows["seed"] - 0.5)
 
 
 def crossing(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
@@ -107,19 +113,32 @@ def guessed(table: pd.DataFrame) -> str:
     return "a guess scores more" if many else "where there are few pairs, a guess scores more" if few else ""
 
 
+def with_crossings(table: pd.DataFrame, runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """Curves with each run's crossings beside every row, as interpolated between evaluations on all clean sequences."""
+    done = finished(runs, store)
+    return table.merge(done[["run_id", *(c for c in done if c.startswith("crossing_"))]], on="run_id")
+
+
+def crossed(run: pd.DataFrame, level: float) -> float:
+    """A run's step to an accuracy on clean data; infinite: never."""
+    step = run[f"crossing_{level:g}"].iloc[0] if f"crossing_{level:g}" in run else np.nan
+    return np.inf if np.isnan(step) else float(step)
+
+
 def first_step(run: pd.DataFrame, column: str, level: float) -> float:
-    """The first step at which an accuracy, smoothed over three rows, is at a level; infinite if never."""
+    """The first row's step at which an accuracy, smoothed over three rows, is at a level; infinite if never. For what
+    has no crossing: accuracy on data like a run's own, and other levels."""
     above = np.flatnonzero(run[column].rolling(3, min_periods=1, center=True).mean() >= level)
     return float(run["step"].iloc[above[0]]) if len(above) else np.inf
 
 
 def step_list(steps: Sequence[float], last: Sequence[float] | float) -> str:
-    """Steps of several seeds, in order, a run that never got there as `> its last step`.
+    """Steps of several seeds, in the order of seeds, a run that never got there as `> its last step`.
 
     Examples:
         >>> step_list([float("inf"), 1200], 15000)
-        '1200, >15000'
+        '>15000, 1200'
     """
     lasts = [last] * len(steps) if isinstance(last, int | float) else last
-    shown = sorted(zip(steps, lasts, strict=True))
+    shown = zip(steps, lasts, strict=True)
     return ", ".join(f"{step:.0f}" if np.isfinite(step) else f">{end:.0f}" for step, end in shown)

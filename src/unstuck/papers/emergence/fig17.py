@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from unstuck.observe.circuit import ROLES, best_head, in_words, since
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step
+from unstuck.papers.emergence._recall import SMALL, UNTIL_90, crossed, with_crossings
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
@@ -46,7 +46,8 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     parts = circuit["parts"] if circuit else []
     named = {part["role"]: part["layer"] for part in parts}
     shared = [part["role"] for part in parts if part.get("together")]
-    return table[["tokens", "pairs", "layer_norm", "seed", "step", "clean_accuracy", *heads]].assign(
+    columns = ["run_id", "tokens", "pairs", "layer_norm", "seed", "step", "evaluated", "clean_accuracy", *heads]
+    return with_crossings(table[columns], [run], store).assign(
         circuit="; ".join(says), shared=", ".join(shared), **{role: named.get(role, np.nan) for role in ROLES}
     )
 
@@ -75,7 +76,7 @@ def _elsewhere(table: pd.DataFrame, kind: str, layer: int) -> str:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    jump = first_step(table, "clean_accuracy", 0.5)
+    jump = crossed(table, 0.5)
     if np.isinf(jump):
         return [Claim("emergence", f"none by step {table['step'].max():.0f}", "sudden", None)]
     best = {kind: best_head(table, kind) for kind in KINDS}

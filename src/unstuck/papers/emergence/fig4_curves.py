@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, UNTIL_90, first_step, step_list
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, UNTIL_90, crossed, first_step, step_list, with_crossings
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
@@ -31,8 +31,8 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     table = curves(runs(profile), store)
-    columns = ["tokens", "pairs", "layer_norm", "seed", "step", "clean_loss", "clean_accuracy"]
-    return table if table.empty else table[columns]
+    columns = ["run_id", "tokens", "pairs", "layer_norm", "seed", "step", "evaluated", "clean_loss", "clean_accuracy"]
+    return table if table.empty else with_crossings(table[columns], runs(profile), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -57,7 +57,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for pairs, rows in table.groupby("pairs"):
         steps, lasts = [], []
         for seed, curve in rows.groupby("seed"):
-            at_half, high = (first_step(curve, "clean_accuracy", level) for level in (0.5, 0.8))
+            at_half, high = crossed(curve, 0.5), first_step(curve, "clean_accuracy", 0.8)
             half.setdefault(int(str(seed)), []).append(at_half)
             steps.append(at_half)
             lasts.append(float(curve["step"].max()))
@@ -69,9 +69,11 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     ordered = [_rises(steps) for steps in half.values() if len(steps) > 1]
     later = None if not ordered or len(set(ordered)) > 1 else ordered[0]
     why = "the order is not the same for all seeds" if len(set(ordered)) > 1 else ""
-    claims = [Claim("steps to 50% accuracy, each seed", "; ".join(shown), "later with more pairs", later, why)]
+    claims = [Claim("steps to 50% accuracy, seeds in order", "; ".join(shown), "later with more pairs", later, why)]
     if widths:
         sharp = f"from 50% to 80% in {min(widths):.0%} to {max(widths):.0%} of the steps"
+        if more := sum(map(len, half.values())) - len(widths):
+            sharp += f", {len(widths)} runs ({more} more end before 80%)"
         agrees = bool(max(widths) < 0.35)
         claims.append(Claim("sharp transition", sharp, "sharp phase transition", agrees, "sharp: below 35%"))
     return claims

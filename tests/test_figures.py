@@ -11,6 +11,7 @@ from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
 from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
+from unstuck.papers.lab import told
 
 TRAINED = [name for name in available() if is_trained(load(name))]
 QUICK = [
@@ -125,3 +126,14 @@ def test_verdicts():
     assert overall(["agrees", "new"]) == "agrees"
     assert overall(["agrees", "differs"]) == "differs"
     assert overall(["new"]) == "new"
+
+
+def test_a_trained_figure_tells_what_its_runs_were_told():
+    """The committed tables of recall: four layers, their sizes and seeds, not the constants of the quick profile."""
+    told_by = {name: told(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
+    assert told_by["fig4-law"]["task.tokens"] == [32, 64, 128]
+    assert told_by["fig4-law"]["seed"] == [0, 1]
+    assert told_by["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]
+    assert {(t["model.layers"], t["optim.lr"], t["model.layer_norm"]) for t in told_by.values()} == {(4, 1e-4, False)}
+    assert told_by["fig17"]["seed"] == 0
+    assert told_by["fig17"]["train.thresholds"] == [0.05, 0.5, 0.9]

@@ -99,6 +99,19 @@ def jobs(runs: Sequence[TieredRun]) -> list[Job]:
     ]
 
 
+def told(runs: Sequence[TieredRun]) -> dict[str, Any]:
+    """What runs were told, by the keys of the command: a value, or the list of those that differ between runs."""
+    found: dict[str, list[Any]] = {}
+    for run in runs:
+        for section, values in run.spec.as_dict().items():
+            pairs = values.items() if isinstance(values, dict) else [("", values)]
+            for key, value in pairs:
+                seen = found.setdefault(f"{section}.{key}".rstrip("."), [])
+                if value not in seen:
+                    seen.append(value)
+    return {key: seen[0] if len(seen) == 1 else seen for key, seen in found.items()}
+
+
 def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     """A row for each run that is done in `store`: the keys laws are fitted on, status, plateau_steps, steps."""
     rows = []

@@ -57,8 +57,8 @@ def reproduce(
         "title": title(figure),
         "profile": profile,
         **compared(name, table),
-        **trained,
         "spec": _settings(figure),
+        **trained,
         "seconds": round(seconds, 2),
         "provenance": provenance(),
     }
@@ -70,7 +70,7 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.papers.lab import finished, units
+    from unstuck.papers.lab import finished, told, units
     from unstuck.runs.store import Store
     from unstuck.runs.sweep import run_sweep
 
@@ -84,7 +84,7 @@ def _trained_table(
         )
     done = finished(runs, store)
     table = figure.data(profile, progress, store) if hasattr(figure, "data") else done
-    return table, {"runs": {"wanted": len(runs), "finished": len(done)}}
+    return table, {"runs": {"wanted": len(runs), "finished": len(done)}, "spec": told(runs)}
 
 
 def reproduce_all(

@@ -607,3 +607,24 @@ def test_a_fall_that_noise_hides_for_a_while_is_not_taken_for_a_plateau(seed):
 def test_a_plateau_with_little_noise_is_found_after_patience(noise):
     losses = 1 + noise * np.random.default_rng(1).standard_normal(300)
     assert first_repetition(losses) == 99
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_state_is_of_plain_values_whatever_was_given(kind, tmp_path):
+    schedule = DiversitySchedule(most=kind(0.5), patience=np.int64(20), floor=kind(0.25))
+    for _ in range(60):
+        schedule.step(kind(1.0))
+    state = json.loads(json.dumps(schedule.state_dict()))
+    torch.save(state, tmp_path / "state.pt")
+    DiversitySchedule(most=0.5, patience=20, floor=0.25).load_state_dict(torch.load(tmp_path / "state.pt"))
+    torch.save(schedule.state_dict(), tmp_path / "state.pt")
+    assert torch.load(tmp_path / "state.pt", weights_only=True) == schedule.state_dict()
+
+
+@pytest.mark.parametrize("wrong", [None, "x", torch.ones(3)])
+def test_a_loss_that_is_no_number_is_a_sentence(wrong):
+    schedule = DiversitySchedule()
+    with pytest.raises(BadInput, match="loss"):
+        schedule.step(wrong)
+    with pytest.raises(BadInput, match="clean"):
+        schedule.measured(wrong)

@@ -75,6 +75,22 @@ def test_drift_and_silence_are_no_sign():
         assert str(found).startswith("no sign of emergence by step 3,950")
 
 
+def test_attention_that_moved_and_stands_is_not_called_silent():
+    """Ten times its start by step 300, and there ever since: no end to name, but not nothing."""
+    steps = np.arange(0, 4000, 50.0)
+    moved = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * 10 ** np.minimum(steps / 300, 1)})
+    found = Forecaster(calibrations=exact()).of_curve(moved)
+    assert (found.sign, found.plateau) == (False, None)
+    assert found.moved == pytest.approx(math.log(10))
+    assert str(found).startswith("attention has moved, to 10.0 times where it began, but names no end")
+
+
+def test_attention_below_zero_is_no_attention():
+    logs = pd.DataFrame({"step": [0, 10, 20], "attn_0_0": [-3.0, -2.5, -2.0]})
+    with pytest.raises(BadInput, match=r"attn_0_0 is '-3', but must be from 0 to 1"):
+        Forecaster().of_curve(logs)
+
+
 def test_a_law_is_a_second_opinion_weighed_by_how_sure_it_is():
     curve = by_the_law(1000, upto=0.5)
     alone = Forecaster(calibrations=exact()).of_curve(curve)
@@ -161,7 +177,7 @@ def test_what_ended_is_what_is_said_to_have():
 
 def test_measures_in_another_unit_or_of_words_are_refused():
     curve = pd.DataFrame({"step": [0.0, 10.0, 20.0], "entropy_0_0": [3.1, 3.0, 2.9]})
-    with pytest.raises(BadInput, match=r"entropy_0_0 is '3\.1', but must be at most 1"):
+    with pytest.raises(BadInput, match=r"entropy_0_0 is '3\.1', but must be from 0 to 1"):
         Forecaster().of_curve(curve)
     with pytest.raises(BadInput, match="made of numbers"):
         Forecaster().told(curve.assign(entropy_0_0=0.9, loss=["low", "high", "low"]))
@@ -494,18 +510,23 @@ def test_a_line_is_extrapolated_to_the_threshold():
 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
-def test_nothing_that_is_tested_was_tuned_on():
+def test_nothing_that_is_tested_was_tuned_on(monkeypatch):
     """And an unfinished run says one thing only: that its band had ended."""
+
+    def ids(pairs):
+        return {run["run_id"] for run, _ in pairs}
+
+    monkeypatch.setattr(protocol, "tuned", ids)  # what it is given to tune on, in place of what comes of it
     found = list(protocol.finished_runs(Store(STORE)))
     emerged = [pair for pair in found if pair[0]["emerged"]]
-    regression = {pair[0]["run_id"]: pair[0] for pair in emerged if pair[0]["name"] == "single_location"}
-    sets = [(name, [pair[0]["run_id"] for pair in chosen]) for name, chosen, _ in protocol.tests(emerged)]
-    for split, held_out in protocol.SPLITS.items():
-        tuning = {run_id for run_id, run in regression.items() if run["layers"] > 1 and not held_out(run)}
-        tested = [run_id for name, chosen in sets if name == split for run_id in chosen]
-        assert tested
-        assert not tuning & set(tested)
-    recall = dict(sets)  # the runs that `links` was chosen with are told from those made since
+    recall = {}
+    for name, chosen, tuned_on in protocol.tests(emerged):
+        assert len(chosen) > 1, name
+        assert len(tuned_on) > 20, name
+        assert not tuned_on & ids(chosen), name
+        recall[name] = ids(chosen)
+    assert set(protocol.SPLITS) < set(recall)
+    # The runs that `links` was chosen with are told from those made since.
     assert len(recall["recall"]) == 35
     assert {"9206da78e72afeda", "8b2e87a5a1b4b43d"} <= set(recall["recall since"])
     assert not set(recall["recall"]) & set(recall["recall since"])

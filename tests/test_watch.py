@@ -1,6 +1,7 @@
 """Watching other people's models: the weights are the right ones, and nothing else changes."""
 
 import math
+import weakref
 from collections import OrderedDict
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
-from unstuck.watch.record import beside
+from unstuck.watch.record import beside, each_attention
 
 
 class Plain(nn.Module):
@@ -81,15 +82,23 @@ def test_grouped_keys_and_masks():
     assert torch.allclose(found @ v.repeat_interleave(2, 1), Grouped()(q), atol=1e-5)
 
 
+class Drawing(nn.Module):
+    """Draws random numbers whether in training or not."""
+
+    def forward(self, x):
+        return x + 0 * torch.rand(1)
+
+
 def test_looking_changes_nothing():
     torch.manual_seed(0)
     model, tokens = Plain(True), torch.randint(16, (3, 5))
+    model.out = nn.Sequential(model.out, Drawing())
     model.train()
     model.drop.eval()  # a mode of its own
     loss = model(tokens).sum()
     loss.backward()
     before = [p.grad.clone() for p in model.parameters()]
-    state, output = torch.get_rng_state(), model(tokens)
+    output, state = model(tokens), torch.get_rng_state()
     watch = Watch(model, tokens, every=1)
     watch(0, loss=loss)
     assert torch.equal(torch.get_rng_state(), state)
@@ -329,7 +338,7 @@ def test_entropy_is_in_the_units_of_our_own_runs():
     assert theirs["entropy_0_0"] == pytest.approx(ours["entropy_0_0"], rel=1e-5)
 
 
-@pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 3}])
+@pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 7}])
 def test_steps_and_lengths_are_whole_numbers(wrong):
     with pytest.raises(BadInput, match=next(iter(wrong))):
         Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), **wrong)
@@ -382,10 +391,130 @@ def test_a_row_that_may_look_at_nothing_looks_at_nothing():
     assert weights[0, 0].sum(-1).tolist() == pytest.approx([1.0, 0.0, 1.0])
 
 
-def test_compiled_layers_are_watched():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    (weights,) = attention_maps(torch.compile(layer, backend="eager"), torch.zeros(3, 5, 8))
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("way", ["outermost", "in place", "inside"])
+def test_compiled_layers_are_watched_and_not_compiled_again(way):
+    graphs = []
+
+    def counting(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    model, tokens = Plain(True), torch.randint(16, (3, 5))
+    if way == "in place":
+        model.compile(backend=counting)
+    else:
+        model = torch.compile(model, backend=counting)
+        model = Around(model) if way == "inside" else model
+    model(tokens).sum().backward()
+    compiled = len(graphs)
+    assert compiled > 0
+    (weights,) = attention_maps(model, tokens)
     assert weights.shape == (3, 2, 5, 5)
+    model(tokens).sum().backward()
+    assert len(graphs) == compiled
+
+
+def test_a_look_enters_no_collective(tmp_path):
+    """A model with buffers that is trained on several machines sends them around in every forward pass; one process
+    that looks alone would wait for the others."""
+    model = Plain(True)
+    model.register_buffer("mask", torch.zeros(3))
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(model)
+        wrapped.forward = None  # would be called
+        row = Watch(wrapped, torch.randint(16, (3, 5))).look(0)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert row["entropy_0_0"] > 0
+
+
+def test_the_maps_of_one_layer_are_there_at_a_time():
+    layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 3)
+    kept, alive = [], []
+
+    def take(weights):
+        alive.append(sum(old() is not None for old in kept))
+        kept.append(weakref.ref(weights))
+
+    each_attention(layers, torch.randn(2, 5, 8), take)
+    assert len(kept) == 3
+    assert max(alive) <= 1
+
+
+def test_padding_does_not_make_uniform_attention_look_sharp():
+    """Half of the sequences begin with three tokens nobody may look at; attention is uniform on the others."""
+    seen = torch.ones(4, 1, 6, 6).tril()
+    seen[:2, :, :, :3] = 0
+    uniform = seen / seen.sum(-1, keepdim=True).clamp_min(1)
+    watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [uniform])
+    assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
+
+
+def test_sequences_without_a_target_do_not_count():
+    torch.manual_seed(0)
+    model, tokens = Plain(True), torch.randint(16, (4, 5))
+    mask = torch.zeros(4, 5, dtype=torch.bool)
+    mask[:2, 1] = True
+    whole = torch.zeros(4, 5, 5, dtype=torch.bool)
+    whole[:, -1] = mask
+    flat, full = (Watch(model, tokens, targets=m).look(0) for m in (mask, whole))
+    assert flat == pytest.approx(full)
+    (weights,) = attention_maps(model, tokens)
+    assert flat["attn_0_1"] == pytest.approx(weights[:2, 1, -1, 1].mean().item())
+
+
+def test_autocast_does_not_round_what_is_seen():
+    torch.manual_seed(0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (weights,) = attention_maps(Bare(), torch.randn(3, 5, 4))
+    assert weights.dtype == torch.float32
+    assert (weights.sum(-1) - 1).abs().max() < 1e-6
+    assert weights.to(torch.bfloat16).float().ne(weights).any()
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"), [({"vocab_size": 9}, "vocab_size is 9"), ({"max_position_embeddings": 20}, "20")]
+)
+def test_what_a_configuration_rules_out_is_said_before_the_model_is_asked(limits, says):
+    model = Plain(True)
+    model.config = SimpleNamespace(**limits)
+    model.forward = None  # on a GPU an index beyond an embedding ends the process
+    with pytest.raises(Impossible, match=says):
+        Watch(model, vocabulary=16).look(0)
+
+
+def test_a_watch_takes_up_what_was_saved(tmp_path):
+    """Else its forecasts would begin anew where a training is resumed."""
+    torch.manual_seed(0)
+    model, tokens = Plain(True), torch.randint(16, (4, 6))
+    whole = Watch(model, tokens, every=10)
+    for step in range(0, 100, 10):
+        whole(step, loss=1.0)
+    whole.save(tmp_path / "mine")
+    resumed = Watch(model, tokens, every=10).load(tmp_path / "mine", before=60)
+    assert [row["step"] for row in resumed.rows] == [0, 10, 20, 30, 40, 50]
+    for step in range(60, 100, 10):
+        resumed(step, loss=1.0)
+    assert resumed.forecast() == whole.forecast()
+    with pytest.raises(BadInput, match="no curve"):
+        Watch(model, tokens).load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("step", ["10", None, 2.5, [1]])
+def test_a_step_is_a_whole_number(step):
+    with pytest.raises(BadInput, match="step"):
+        Watch(Plain(True), torch.randint(16, (2, 6)))(step)
 
 
 def test_a_logged_step_is_not_the_step():

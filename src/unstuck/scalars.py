@@ -12,6 +12,14 @@ def number(value: Any) -> float:
     return float(value.detach() if hasattr(value, "detach") else value)
 
 
+def measure(name: str, value: Any) -> float:
+    """The same, or a sentence on what was given instead."""
+    try:
+        return number(value)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput(name, value, "a number, or a tensor of one") from e
+
+
 def is_whole(value: Any) -> bool:
     """A whole number, of Python or of NumPy; true and false are none."""
     return isinstance(value, Integral) and not isinstance(value, bool)

@@ -50,7 +50,7 @@ class Forecast:
     there is neither a sign of emergence nor a law, and where nothing is left to wait for: `over`, since the loss has
     fallen or induction heads have formed (`left` is the step; of a loss that only begins to fall, too), or `diverged`.
     `seen` is the last step at which attention was looked at, if that is long ago; `refuted` what a law said that has
-    not come true."""
+    not come true; `moved` the signal, where it is more than chance does but names no end that stays where it is."""
 
     step: int
     plateau: float | None
@@ -67,6 +67,7 @@ class Forecast:
     diverged: str | None = None  # in what way
     seen: int | None = None
     refuted: float | None = None
+    moved: float | None = None
 
     def __str__(self) -> str:
         if self.diverged:
@@ -85,6 +86,10 @@ class Forecast:
             back = f"rows go back to step {self.tells_from / LOOK_BACK:,.0f} only"
             later = math.ceil(self.tells_from)
             return f"too early to tell at step {self.step:,}: {back}, so from step {later:,} on{falls}"
+        if self.plateau is None and self.moved is not None:
+            far = "" if self.signal in BLIND else f", to {math.exp(self.moved):.1f} times where it began"
+            why = "but names no end that stays where it is"
+            return f"attention has moved{far}, {why}, by step {self.step:,} (signal: {self.signal}){falls}"
         if self.plateau is None or self.low is None or self.high is None or self.elapsed is None:
             return f"no sign of emergence by step {self.step:,} (signal: {self.signal}){falls}"
         seen = ("" if self.sign else "; no sign of it yet, this is the law's word") + falls
@@ -189,7 +194,10 @@ class Forecaster:
             law = (math.log(self.prior[0]), self.prior[1])
             refuted = self.prior[0] if _overdue(*law, clock) else None
             opinions += [law] if refuted is None else []
-        known = Forecast(int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted)
+        moved = float(value) if not sign and value >= QUIET[name][1] else None
+        known = Forecast(
+            int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted, moved=moved
+        )
         if not opinions:
             return replace(known, tells_from=tells_from)
         plateau, low, high = weighed(opinions, clock, self.level)
@@ -199,10 +207,12 @@ class Forecaster:
         """The signal to go by, and its rows in the order of steps."""
         for name in SIGNALS if self.signal == "auto" else (self.signal,):
             if name in self.calibrations and len(rows := recorded(curve, name)):
-                most = rows.drop(columns="step").max()
-                if most.max() > 1 + ROUNDED:
-                    what = "of uniform attention: 1 where uniform" if name in BLIND else "of all attention"
-                    raise BadInput(str(most.idxmax()), f"{most.max():.4g}", f"at most 1, as a part of that {what}")
+                parts = rows.drop(columns="step")
+                for extreme, wrong in ((parts.max(), parts.max() > 1 + ROUNDED), (parts.min(), parts.min() < -ROUNDED)):
+                    if wrong.any():
+                        what = "of uniform attention: 1 where uniform" if name in BLIND else "of all attention"
+                        column = str(wrong.idxmax())
+                        raise BadInput(column, f"{extreme[column]:.4g}", f"from 0 to 1, as a part of that {what}")
                 return name, rows.sort_values("step")
         needs = " and ".join(f"{prefix}_L_H" for prefix in SIGNALS.get(self.signal, [()])[0])
         wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"{needs} of {self.signal}"

@@ -17,7 +17,7 @@ from typing import Any
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, mean
-from unstuck.scalars import is_whole, number
+from unstuck.scalars import is_whole, measure
 
 NEAR = 0.5  # part of a plateau from which on its end is waited for
 LATELY = 3  # measurements on clean data, at least, that are compared with those before
@@ -38,6 +38,8 @@ class DiversitySchedule:
             batch = draw(repetition=schedule.repetition)
             ...
             schedule.step(loss)
+
+    Once an optimiser step, not once an epoch: `patience` and forecasts count steps.
 
     `repetition` is 0 (all data diverse), and on a plateau `most`. It is 0 again once the loss, which had settled at
     that repetition, has fallen by `fall` of its value (the transition), or after `longest` steps that brought nothing
@@ -91,13 +93,14 @@ class DiversitySchedule:
             raise BadInput("memory", memory, f"a whole number of steps, from 1 to the patience of {patience}")
         if longest is not None and not (is_whole(longest) and longest >= patience):
             raise BadInput("longest", longest, f"a whole number of steps, at least the patience of {patience}")
-        self.most, self.factor, self.least = most, factor, least
-        self.fall, self.mastered, self.floor = fall, mastered, floor
-        self.memory, self.longest = memory, longest or 2 * KEPT * patience
-        self.detector = PlateauDetector(least=patience, blind=fall / 2)
+        # Python's own numbers, whatever was given: a checkpoint of them can be loaded anywhere.
+        self.most, self.factor, self.least = float(most), float(factor), float(least)
+        self.fall, self.mastered, self.floor = float(fall), float(mastered), float(floor)
+        self.memory, self.longest = int(memory), int(longest or 2 * KEPT * patience)
+        self.detector = PlateauDetector(least=int(patience), blind=self.fall / 2)
         self.repetition = 0.0
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
-        self.next = most  # how much to repeat on the next plateau
+        self.next = self.most  # how much to repeat on the next plateau
         # Losses from here on are above `floor`.
         self.start: float | None = None  # after the first `patience` steps
         self.plateau: float | None = None  # on the first plateau
@@ -115,7 +118,7 @@ class DiversitySchedule:
 
     def step(self, loss: Any) -> float:
         """Take the loss of a step, a number or a tensor of one; returns the repetition for the next."""
-        loss = number(loss) - self.floor
+        loss = measure("loss", loss) - self.floor
         if not math.isfinite(loss) or self.stage == "done" or not self._above(loss):
             return self.repetition
         self.steps, self.since = self.steps + 1, self.since + 1
@@ -180,7 +183,7 @@ class DiversitySchedule:
     def measured(self, clean: Any) -> None:
         """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
         from there to about the level it had before or below, or from that level itself."""
-        clean = number(clean) - self.floor
+        clean = measure("clean", clean) - self.floor
         if not math.isfinite(clean) or self.stage == "done" or not self._above(clean):
             return
         self.clean.append(clean)

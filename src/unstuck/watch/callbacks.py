@@ -1,6 +1,10 @@
 """`Watch` in other people's trainers."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+
+from unstuck.errors import Impossible
 
 from .watch import Watch
 
@@ -32,11 +36,19 @@ def trainer_callback(watch: Watch) -> Any:
     return WatchCallback()
 
 
+def _lightning() -> Any:
+    """Lightning's callbacks, from either of the packages it comes in."""
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        if find_spec(package.partition(".")[0]) is not None:
+            return import_module(f"{package}.callbacks")
+    raise Impossible("Lightning is not installed: pip install lightning")
+
+
 def lightning_callback(watch: Watch) -> Any:
     """For Lightning: `Trainer(..., callbacks=[lightning_callback(watch)])`."""
-    from lightning.pytorch.callbacks import Callback
+    base: Any = _lightning().Callback
 
-    class WatchCallback(Callback):
+    class WatchCallback(base):  # type: ignore[misc]
         """Looks before the first and after every so many optimiser steps, and takes what was logged by name."""
 
         def on_train_start(self, trainer: Any, *args: Any, **kwargs: Any) -> None:

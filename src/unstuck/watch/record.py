@@ -8,6 +8,7 @@ always does: same implementation, same numbers. Weights without a batch or heads
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,9 +20,11 @@ SOFTMAX: tuple[Callable[..., Any], ...] = (F.softmax, torch.softmax, Tensor.soft
 
 
 class _Recorder(TorchFunctionMode):
-    def __init__(self) -> None:
+    """Hands the weights of every attention call to `take`, and keeps none: all layers of a large model are too many."""
+
+    def __init__(self, take: Callable[[Tensor], None]) -> None:
         super().__init__()
-        self.maps: list[Tensor] = []
+        self.take = take
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -42,7 +45,7 @@ class _Recorder(TorchFunctionMode):
         """As (n, heads, rows, columns): (rows, columns) are one sequence and head, (n, rows, columns) one head."""
         while weights.dim() < 4:
             weights = weights[:, None] if weights.dim() == 3 else weights[None]
-        self.maps.append(weights.flatten(0, -4))
+        self.take(weights.flatten(0, -4))
 
 
 def _over_columns(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -64,7 +67,8 @@ def _weights(
     """What scaled_dot_product_attention multiplies the values by, (n, heads, rows, columns)."""
     if query.dim() > 2 and key.shape[-3] != query.shape[-3]:  # several query heads share one key head
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    with _full_precision(query.device.type):
+        scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     rows, columns = scores.shape[-2:]
     if is_causal:
         ahead = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).triu(1)
@@ -73,6 +77,11 @@ def _weights(
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may look at nothing looks at nothing
     return scores.softmax(-1).masked_fill(hidden, 0.0)
+
+
+def _full_precision(device: str) -> AbstractContextManager[Any]:
+    """Also within autocast: what blind signals go by is small."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def beside(model: nn.Module, inputs: Any) -> Any:
@@ -97,7 +106,46 @@ def beside(model: nn.Module, inputs: Any) -> Any:
     return inputs if device is None or device.type == "meta" else moved(inputs)
 
 
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model within what compiles it or trains it on several machines: looking is for one process, and the forward
+    pass of the latter waits for the others."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Compiled parts run as written: so their calls are seen, and nothing is compiled anew for a look (PyTorch 2.6)."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    return nullcontext() if stance is None else stance("force_eager")
+
+
 @torch.no_grad()
+def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> None:
+    """Hand the weights of every attention call of the model on `inputs` to `take`, as `attention_maps` gives them, one
+    after the other: only those of one layer are there at a time."""
+    model = unwrapped(model)
+    training = [module for module in model.modules() if module.training]
+    inputs = beside(model, inputs)
+    devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
+    with torch.random.fork_rng(devices=devices), _uncompiled():
+        try:
+            for module in training:  # not by eval(), which some answer by changing their weights
+                module.training = False
+            with _Recorder(take):
+                if isinstance(inputs, Mapping):
+                    model(**inputs)
+                else:
+                    model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+        finally:
+            for module in training:
+                module.training = True
+
+
 def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
     """Attention weights of every attention call of the model on `inputs` (a tensor, a tuple of arguments or a mapping
     of them), in the order of the calls, (n, heads, rows, columns) each. Modes, random numbers and gradients stay as
@@ -108,20 +156,6 @@ def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
         >>> [tuple(weights.shape) for weights in attention_maps(layer, torch.zeros(3, 5, 8))]
         [(3, 2, 5, 5)]
     """
-    model = getattr(model, "_orig_mod", model)  # compiled layers do not show their calls
-    training = [module for module in model.modules() if module.training]
-    inputs = beside(model, inputs)
-    devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
-    with torch.random.fork_rng(devices=devices):
-        try:
-            for module in training:  # not by eval(), which some answer by changing their weights
-                module.training = False
-            with _Recorder() as recorder:
-                if isinstance(inputs, Mapping):
-                    model(**inputs)
-                else:
-                    model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
-        finally:
-            for module in training:
-                module.training = True
-    return recorder.maps
+    maps: list[Tensor] = []
+    each_attention(model, inputs, maps.append)
+    return maps

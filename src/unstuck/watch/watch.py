@@ -1,10 +1,11 @@
 """`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 import torch
@@ -14,11 +15,12 @@ from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.forecast.signals import LINKS
 from unstuck.runs.store import RunDirectory
-from unstuck.scalars import is_whole, number
+from unstuck.scalars import is_whole, measure, number
 
-from .record import attention_maps, beside
+from .record import beside, each_attention, unwrapped
 
 INDUCTION = 16  # sequences that repeat themselves
+SHORTEST = 8  # length of such a sequence; in one of 4 the token before is also that after the last time
 
 
 class Watch:
@@ -37,7 +39,10 @@ class Watch:
     themselves; give it a list of indices where your data have but some of them, since a model knows nothing of
     those it never saw. `tokens` makes the model's input from such a batch where it is more than the tensor itself.
     `attention` replaces the recording: a function of model and inputs that gives the weights of each layer, (n,
-    heads, rows, columns).
+    heads, rows, columns), in a list or one after the other.
+
+    The weights of one layer are there at a time, n * heads * rows * columns numbers of four bytes, and about three
+    times that while they are summed up: keep the probe small, and without padding, which cannot be told from tokens.
     """
 
     def __init__(
@@ -50,14 +55,14 @@ class Watch:
         length: int = 48,
         tokens: Callable[[Tensor], Any] = lambda batch: batch,
         every: int = 50,
-        attention: Callable[[nn.Module, Any], list[Tensor]] = attention_maps,
+        attention: Callable[[nn.Module, Any], Iterable[Tensor]] | None = None,
     ) -> None:
         if probe is None and vocabulary is None:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
         if not is_whole(every) or every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
-        if not is_whole(length) or length < 4:
-            raise BadInput("length", length, "a whole number of tokens, at least 4")
+        if not is_whole(length) or length < SHORTEST:
+            raise BadInput("length", length, f"a whole number of tokens, at least {SHORTEST}")
         self.half, self.targets = length // 2, _masks(targets, probe)
         self.model, self.probe, self.every, self.attention = model, probe, every, attention
         self.repeated = None
@@ -74,42 +79,82 @@ class Watch:
         step = measures.pop("step", None) if step is None else step
         if step is None:
             raise BadInput("step", "missing", "given first: watch(step, loss=loss)")
-        if step % self.every:
-            return None
-        return self.look(step, **measures)
+        return None if _whole_step(step) % self.every else self.look(step, **measures)
 
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
-        row = {**{k: _measure(k, v) for k, v in measures.items()}, "step": float(step)}
+        row = {**{k: measure(k, v) for k, v in measures.items()}, "step": float(_whole_step(step))}
         if self.probe is not None:
-            maps = self.attention(self.model, self.probe)
-            _checked(maps)
-            for layer, weights in enumerate(maps):
-                row |= _statistics(layer, weights, self.targets)
+            shapes: set[str] = set()
+
+            def take(layer: int, weights: Tensor) -> None:
+                shapes.add(str(tuple(weights.shape)))
+                row.update(_statistics(layer, weights, self.targets))
+
+            self._each(self.probe, take)
             for name, mask in self.targets.items():
                 if not any(column.startswith(f"{name}_") for column in row):
-                    shapes = ", ".join(sorted({str(tuple(w.shape)) for w in maps}))
-                    raise BadInput("targets", f"in {tuple(mask.shape)}", f"such as fit attention in {shapes}")
+                    fit = f"such as fit attention in {', '.join(sorted(shapes))}"
+                    raise BadInput("targets", f"in {tuple(mask.shape)}", fit)
         if self.repeated is not None:
-            maps = self._maps_of_repeated()
-            for layer, weights in enumerate(maps):
-                if weights.shape[-1] == weights.shape[-2] >= 2 * self.half:  # not attention to something else
-                    row |= _named("induction", layer, induction_score(weights, self.half))
-                if self.probe is None:
-                    row |= _statistics(layer, weights, {})
+            row |= self._induction()
         self.rows.append(row)
         return row
 
-    def _maps_of_repeated(self) -> list[Tensor]:
+    def _each(self, inputs: Any, take: Callable[[int, Tensor], None]) -> None:
+        """Hand the weights of every layer, with its number, to `take`, one after the other."""
+        layer = -1
+
+        def numbered(weights: Tensor) -> None:
+            nonlocal layer
+            layer += 1
+            take(layer, weights)
+
+        if self.attention is None:
+            each_attention(self.model, inputs, numbered)
+        else:
+            for weights in self.attention(self.model, inputs):
+                numbered(weights)
+        if layer < 0:
+            raise BadInput(
+                "the model",
+                "one without an attention call that could be seen",
+                "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
+                "columns); else give Watch a function `attention`",
+            )
+
+    def _induction(self) -> dict[str, float]:
+        row: dict[str, float] = {}
+
+        def take(layer: int, weights: Tensor) -> None:
+            if weights.shape[-1] == weights.shape[-2] >= 2 * self.half:  # not attention to something else
+                row.update(_named("induction", layer, induction_score(weights, self.half)))
+            if self.probe is None:
+                row.update(_statistics(layer, weights, {}))
+
+        if too_far := self._beyond():
+            raise self._no_such(too_far)
         try:
-            maps = self.attention(self.model, self.repeated)
+            self._each(self.repeated, take)
         except IndexError as e:  # what an embedding says of an index beyond its table
-            raise Impossible(
-                f"{type(self.model).__name__} has no such token or position: induction is tested on {2 * self.half} "
-                f"tokens with indices up to {self.largest}; `vocabulary` and `length` must fit the model ({e})"
-            ) from e
-        _checked(maps)
-        return maps
+            raise self._no_such(str(e)) from e
+        return row
+
+    def _beyond(self) -> str:
+        """What a model's configuration says against the sequences that induction is tested on; on a GPU an index
+        beyond an embedding ends the process."""
+        config = getattr(unwrapped(self.model), "config", None)
+        for name, needed in (("vocab_size", self.largest + 1), ("max_position_embeddings", 2 * self.half)):
+            known: Any = getattr(config, name, None)
+            if is_whole(known) and known < needed:
+                return f"its {name} is {known}"
+        return ""
+
+    def _no_such(self, why: str) -> Impossible:
+        return Impossible(
+            f"{type(self.model).__name__} has no such token or position: induction is tested on {2 * self.half} "
+            f"tokens with indices up to {self.largest}; `vocabulary` and `length` must fit the model ({why})"
+        )
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -119,6 +164,17 @@ class Watch:
     def forecast(self, **options: Any) -> Forecast:
         """When will the run leave its plateau? Options are those of `Forecaster`."""
         return Forecaster(**options).told(self.curve)
+
+    def load(self, directory: str | Path, before: int | None = None) -> Self:
+        """Take up the rows that were saved there, where a training is resumed: all, or those before the step at which
+        it goes on. Forecasts need them, and the same probe as before."""
+        curve = RunDirectory(Path(directory)).curve()
+        if curve is None:
+            raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
+        known = curve if before is None else curve[curve["step"] < _whole_step(before)]
+        rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_dict("records"))
+        self.rows = [{sys.intern(k): v for k, v in row.items() if not math.isnan(v)} for row in rows]
+        return self
 
     def save(self, directory: str | Path) -> Path:
         """Write the curve where `unstuck forecast`, `report` and plots find it. Rows that an earlier watch wrote there
@@ -141,11 +197,14 @@ class Watch:
         return run.path
 
 
-def _measure(name: str, value: Any) -> float:
+def _whole_step(step: Any) -> int:
     try:
-        return number(value)
+        whole = number(step)
     except (TypeError, ValueError, RuntimeError) as e:
-        raise BadInput(name, value, "a number, or a tensor of one") from e
+        raise BadInput("step", step, "a whole number") from e
+    if isinstance(step, str) or whole % 1:
+        raise BadInput("step", step, "a whole number")
+    return int(whole)
 
 
 def _indices(vocabulary: Any) -> Tensor:
@@ -190,40 +249,28 @@ def _drawn(among: int, length: int) -> Tensor:
     return torch.stack([torch.randperm(among, generator=rng)[:length] for _ in range(INDUCTION)])
 
 
-def _checked(maps: list[Tensor]) -> None:
-    if not maps:
-        raise BadInput(
-            "the model",
-            "one without an attention call that could be seen",
-            "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
-            "columns), and is not hidden in a compiled part; else give Watch a function `attention`",
-        )
-
-
 def _named(name: str, layer: int, values: Tensor) -> dict[str, float]:
-    return {f"{name}_{layer}_{head}": value for head, value in enumerate(values.tolist())}
+    return {sys.intern(f"{name}_{layer}_{head}"): value for head, value in enumerate(values.tolist())}
 
 
 def _statistics(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> dict[str, float]:
     w = weights.float()
     columns = w.shape[-1]
     # Over that of uniform attention on what each row may look at: as in our own runs, 1 when uniform.
-    visible = (w > 0).flatten(0, 1).any(0).sum(-1).clamp_min(1)  # where a row looks at nothing, nothing is spread
-    entropy = torch.special.entr(w).sum((-1, -2)).mean(0) / visible.float().log().sum().clamp_min(1e-9)
+    visible = (w > 0).any(1).sum(-1).clamp_min(1)  # (n, rows); where a row looks at nothing, nothing is spread
+    entropy = torch.special.entr(w).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = _named("entropy", layer, entropy) | _named("distance", layer, distance)
     for name, target in targets.items():
         if len(target) not in (1, len(w)) or target.shape[1:] not in (w.shape[-1:], w.shape[-2:]):
             continue
-        mask = target.to(w.device)
-        if mask.dim() == 2:
-            seen = (w[:, :, -1] * mask[:, None]).sum(-1).mean(0)
-        else:
-            mask = mask.expand(len(w), -1, -1)
-            asked = mask.any(-1)[:, None].float()  # rows that have a target
-            seen = ((w * mask[:, None]).sum(-1) * asked).sum((0, 2)) / asked.sum((0, 2))
-        out |= _named(name, layer, seen)
+        mask, seen_from = target.to(w.device), w
+        if mask.dim() == 2:  # from the last position
+            mask, seen_from = mask[:, None], w[:, :, -1:]
+        mask = mask.expand(len(w), -1, -1)
+        asked = mask.any(-1)[:, None].float()  # rows that have a target
+        out |= _named(name, layer, ((seen_from * mask[:, None]).sum(-1) * asked).sum((0, 2)) / asked.sum((0, 2)))
     return out
 
 

@@ -154,4 +154,11 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         claims.append(Claim(f"{name}: a sign of emergence in entropy at those steps", signs, None, None))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
+    losses = table.pivot_table(index="step", columns="data", values="test_loss").reindex(columns=list(COLOURS)).dropna()
+    if len(losses):
+        plain, repeating = losses.to_numpy().T
+        text = f"{(repeating > plain).sum()} of {len(losses)} looks"
+        claims.append(
+            Claim("test loss on plain text is higher where half of the data repeats itself at", text, None, None)
+        )
     return claims

@@ -215,6 +215,12 @@ def since(curve: pd.DataFrame, column: str) -> int | None:
     return int(curve["step"].iloc[after])
 
 
+def _listed(numbers: list[int]) -> str:
+    """`1, 2 and 4`"""
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def _says(part: Part, best: tuple[int, int], table: pd.DataFrame) -> str:
     """Layers and heads are counted from 1 in words, as in the paper."""
     layer, head = best
@@ -225,9 +231,9 @@ def _says(part: Part, best: tuple[int, int], table: pd.DataFrame) -> str:
     if part.together:
         layers = dict.fromkeys(layer for layer, _ in part.together)
         where = ", ".join(
-            f"layer {one + 1} {'head' if len(which) == 1 else 'heads'} {' and '.join(which)}"
+            f"layer {one + 1} {'head' if len(which) == 1 else 'heads'} {_listed(which)}"
             for one in layers
-            if (which := [str(head + 1) for layer, head in part.together if layer == one])
+            if (which := sorted(head + 1 for layer, head in part.together if layer == one))
         )
         strength += f"; accuracy without them {part.without:.0%}, without as many others {part.without_others:.0%}"
         return f"{len(part.together)} heads together {PLURAL[part.role]}: {where} ({strength})"

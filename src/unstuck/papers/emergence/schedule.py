@@ -220,7 +220,7 @@ def _curves(ax: Axes, table: pd.DataFrame, role: dict[str, str]) -> None:
     ax.axhline(0.1 if loss else 0.9, color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="loss on clean data" if loss else "accuracy on clean data")
     ax.set_ylim(0, 1.2 if loss else 1.02)
-    ax.legend(loc="upper right" if loss else "upper left")
+    ax.legend(loc="upper right") if loss else ax.legend(loc="upper left", bbox_to_anchor=(0, 0.86))  # below the line
 
 
 def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:

@@ -83,6 +83,10 @@ def test_attention_that_moved_and_stands_is_not_called_silent():
     assert (found.sign, found.plateau) == (False, None)
     assert found.moved == pytest.approx(math.log(10))
     assert str(found).startswith("attention has moved, to 10.0 times where it began, but names no end")
+    rising = by_the_law(1000, upto=0.7)  # which named an end, that has not come: another matter
+    later = pd.concat([rising, pd.DataFrame({"step": [20_000.0], "train_loss": [0.5]})])
+    overdue = Forecaster(calibrations=exact()).of_curve(later)
+    assert (overdue.sign, overdue.moved) == (False, None)
 
 
 def test_attention_below_zero_is_no_attention():

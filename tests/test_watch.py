@@ -1,6 +1,8 @@
 """Watching other people's models: the weights are the right ones, and nothing else changes."""
 
 import math
+import subprocess
+import sys
 import weakref
 from collections import OrderedDict
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from unstuck import Watch
 from unstuck.errors import BadInput, Impossible
 from unstuck.observe.attention import attention_columns
 from unstuck.runs.execute import execute
-from unstuck.runs.store import Store
+from unstuck.runs.store import RunDirectory, Store
 from unstuck.spec import load_spec
 from unstuck.tasks.task import Batch
 from unstuck.watch import attention_maps
@@ -338,7 +340,7 @@ def test_entropy_is_in_the_units_of_our_own_runs():
     assert theirs["entropy_0_0"] == pytest.approx(ours["entropy_0_0"], rel=1e-5)
 
 
-@pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 7}])
+@pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 5}])
 def test_steps_and_lengths_are_whole_numbers(wrong):
     with pytest.raises(BadInput, match=next(iter(wrong))):
         Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), **wrong)
@@ -398,6 +400,21 @@ class Around(nn.Module):
 
     def forward(self, x):
         return self.inner(x)
+
+
+def test_a_look_within_a_compiled_step():
+    model, tokens = Plain(True), torch.randint(16, (3, 5))
+    step = torch.compile(lambda: attention_maps(model, tokens), backend="eager")
+    assert [tuple(weights.shape) for weights in step()] == [(3, 2, 5, 5)]
+
+
+def test_looking_does_not_load_the_compiler():
+    code = (
+        "import sys, torch; from unstuck.watch import attention_maps; "
+        "attention_maps(torch.nn.MultiheadAttention(4, 1), 3 * (torch.zeros(2, 1, 4),)); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize("way", ["outermost", "in place", "inside"])
@@ -461,6 +478,31 @@ def test_padding_does_not_make_uniform_attention_look_sharp():
     assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
 
 
+def test_weights_that_are_rounded_to_nothing_are_not_hidden():
+    """Every row looks at two of 48 tokens, in half precision: sharp, not uniform on what may be seen."""
+    first = torch.randint(48, (8, 1, 48, 1), generator=torch.Generator().manual_seed(0))
+    scores = torch.zeros(8, 1, 48, 48).scatter(-1, torch.cat([first, (first + 7) % 48], -1), 20.0)
+    weights = scores.half().softmax(-1)
+    assert (weights == 0).any()
+    watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [weights])
+    assert watch.look(0)["entropy_0_0"] < 0.4
+
+
+def test_padding_is_read_rightly_in_multihead_attention():
+    torch.manual_seed(0)
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(4, 6, 8)
+    padded = torch.zeros(4, 6, dtype=torch.bool)
+    padded[:2, :3] = True  # on the left: their first rows may look at nothing
+    inputs = {"src": x, "src_mask": torch.ones(6, 6, dtype=torch.bool).triu(1), "src_key_padding_mask": padded}
+    row = Watch(layer, inputs).look(0)
+    assert 0.5 < row["entropy_0_0"] <= 1
+    assert math.isfinite(row["distance_0_0"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (rounded,) = attention_maps(layer, {"src": x})
+    assert rounded.dtype == torch.float32
+    assert (rounded.sum(-1) - 1).abs().max() < 1e-6
+
+
 def test_sequences_without_a_target_do_not_count():
     torch.manual_seed(0)
     model, tokens = Plain(True), torch.randint(16, (4, 5))
@@ -492,6 +534,9 @@ def test_what_a_configuration_rules_out_is_said_before_the_model_is_asked(limits
     model.forward = None  # on a GPU an index beyond an embedding ends the process
     with pytest.raises(Impossible, match=says):
         Watch(model, vocabulary=16).look(0)
+    free = Plain(True)
+    free.config = SimpleNamespace(max_position_embeddings=-1)  # as those have it that know no limit
+    assert "induction_0_0" in Watch(free, vocabulary=16).look(0)
 
 
 def test_a_watch_takes_up_what_was_saved(tmp_path):
@@ -507,6 +552,12 @@ def test_a_watch_takes_up_what_was_saved(tmp_path):
     for step in range(60, 100, 10):
         resumed(step, loss=1.0)
     assert resumed.forecast() == whole.forecast()
+    saved = pd.read_parquet(resumed.save(tmp_path / "mine") / "curve.parquet")
+    assert saved["train_loss"].tolist() == [1.0] * 10
+    (tmp_path / "run").mkdir()
+    RunDirectory(tmp_path / "run").write_status({"state": "finished", "step": 3})
+    with pytest.raises(BadInput, match="holds a run"):
+        Watch(model, tokens).load(tmp_path / "run")
     with pytest.raises(BadInput, match="no curve"):
         Watch(model, tokens).load(tmp_path / "nowhere")
 

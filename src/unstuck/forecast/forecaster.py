@@ -181,6 +181,7 @@ class Forecaster:
         seen, now = (int(step), now) if stopped else (None, step)  # between two looks the last one is the clock
         start = chance(curve, *SIGNALS[name][0]) if name in ("gain", "induction") else None
         sign = self._sign(name, steps, values, start)
+        moved = float(value) if not sign and value >= QUIET[name][1] else None
         first = steps[steps > 0].min(initial=math.inf)
         tells_from = LOOK_BACK * float(first) if step < LOOK_BACK * first < math.inf else None
         clock, refuted = math.log(max(now, 1.0)), None
@@ -194,7 +195,6 @@ class Forecaster:
             law = (math.log(self.prior[0]), self.prior[1])
             refuted = self.prior[0] if _overdue(*law, clock) else None
             opinions += [law] if refuted is None else []
-        moved = float(value) if not sign and value >= QUIET[name][1] else None
         known = Forecast(
             int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted, moved=moved
         )

@@ -7,6 +7,7 @@ always does: same implementation, same numbers. Weights without a batch or heads
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -33,8 +34,7 @@ class _Recorder(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             self._take(_weights(*args, **kwargs))
         elif func is F.multi_head_attention_forward:
-            asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
-            weights: Any = func(*args, **asked)[1]
+            weights = _weights_of_module(func, args, kwargs)
             self._take(weights if weights.dim() == 4 else weights[None])
         out = func(*args, **kwargs)
         if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1] and _over_columns(args, kwargs):
@@ -79,6 +79,19 @@ def _weights(
     return scores.softmax(-1).masked_fill(hidden, 0.0)
 
 
+def _weights_of_module(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+    """What multi_head_attention_forward gives where it is asked for each head's weights, in full precision."""
+
+    def exact(value: Any) -> Any:
+        return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
+    with _full_precision(args[0].device.type):
+        weights = func(*map(exact, args), **{name: exact(value) for name, value in asked.items()})[1]
+    hidden = weights.isnan().all(-1, keepdim=True)  # rows that may look at nothing; all of them: a model of NaN
+    return weights if hidden.all() else weights.masked_fill(hidden, 0.0)
+
+
 def _full_precision(device: str) -> AbstractContextManager[Any]:
     """Also within autocast: what blind signals go by is small."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
@@ -119,9 +132,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
-    """Compiled parts run as written: so their calls are seen, and nothing is compiled anew for a look (PyTorch 2.6)."""
-    stance = getattr(torch.compiler, "set_stance", None)
-    return nullcontext() if stance is None else stance("force_eager")
+    """Compiled parts run as written: so their calls are seen, and nothing is compiled anew for a look. Where nothing
+    was compiled its machinery is not loaded, and a look that is itself being compiled cannot ask for this."""
+    if "torch._dynamo" not in sys.modules or torch.compiler.is_compiling():
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from unstuck.scalars import is_whole, measure, number
 from .record import beside, each_attention, unwrapped
 
 INDUCTION = 16  # sequences that repeat themselves
-SHORTEST = 8  # length of such a sequence; in one of 4 the token before is also that after the last time
+SHORTEST = 6  # length of such a sequence; in one of 4 the token before is also that after the last time
 
 
 class Watch:
@@ -146,7 +146,7 @@ class Watch:
         config = getattr(unwrapped(self.model), "config", None)
         for name, needed in (("vocab_size", self.largest + 1), ("max_position_embeddings", 2 * self.half)):
             known: Any = getattr(config, name, None)
-            if is_whole(known) and known < needed:
+            if is_whole(known) and 0 < known < needed:  # -1 where there is no limit
                 return f"its {name} is {known}"
         return ""
 
@@ -168,7 +168,7 @@ class Watch:
     def load(self, directory: str | Path, before: int | None = None) -> Self:
         """Take up the rows that were saved there, where a training is resumed: all, or those before the step at which
         it goes on. Forecasts need them, and the same probe as before."""
-        curve = RunDirectory(Path(directory)).curve()
+        curve = _written_by_a_watch(directory).curve()
         if curve is None:
             raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
         known = curve if before is None else curve[curve["step"] < _whole_step(before)]
@@ -181,20 +181,26 @@ class Watch:
         stay, up to the first step of this one: so a training that was resumed goes on."""
         if not self.rows:
             raise Impossible("the watch has not looked yet, so there is nothing to save: call it with a step first")
-        run = RunDirectory(Path(directory))
+        run = _written_by_a_watch(directory)
         run.path.mkdir(parents=True, exist_ok=True)
-        status = run.status()
-        if status is not None and status.get("state") != "watched":
-            raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
         curve, before = self.curve, run.curve()
-        if "loss" in curve and not {"test_loss", "train_loss"} & set(curve):  # what tables and plots of runs look for
-            curve = curve.assign(train_loss=curve["loss"])
+        if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
+            known = curve["train_loss"] if "train_loss" in curve else curve["loss"]
+            curve = curve.assign(train_loss=known.fillna(curve["loss"]))
         if before is not None:
             curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
         run.write_curve(curve)
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last)
         return run.path
+
+
+def _written_by_a_watch(directory: str | Path) -> RunDirectory:
+    run = RunDirectory(Path(directory))
+    status = run.status()
+    if status is not None and status.get("state") != "watched":
+        raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
+    return run
 
 
 def _whole_step(step: Any) -> int:
@@ -257,7 +263,10 @@ def _statistics(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> d
     w = weights.float()
     columns = w.shape[-1]
     # Over that of uniform attention on what each row may look at: as in our own runs, 1 when uniform.
-    visible = (w > 0).any(1).sum(-1).clamp_min(1)  # (n, rows); where a row looks at nothing, nothing is spread
+    # A row may look at what some row like it looks at, in any sequence or head, and somebody in its own sequence: half
+    # precision rounds small weights to 0, and padding is nowhere looked at. Where it is nothing, nothing is spread.
+    looked = w > 0
+    visible = (looked.flatten(0, 1).any(0) & looked.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
     entropy = torch.special.entr(w).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))

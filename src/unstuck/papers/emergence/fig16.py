@@ -92,6 +92,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 def _shortcut(part: pd.DataFrame, key: str, level: float) -> str:
     """What may score as much without recall of any token: then being sooner there says nothing."""
+    if part.empty:
+        return ""
     if key == "B":
         return "counting alone may score as much" if _counting(part, part["B"].max()) >= level else ""
     return "recall of the two frequent tokens alone may score as much" if part["p"].max() >= level else ""

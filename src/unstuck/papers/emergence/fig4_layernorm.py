@@ -15,6 +15,7 @@ from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, panels
 
+IN_PARTS = True  # runs are compared one by one, with and without
 NORMS = {"without": False, "with": True}
 
 

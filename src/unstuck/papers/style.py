@@ -61,11 +61,17 @@ def note(axes: Axes, text: str, *, at: tuple[float, float] = (0.03, 0.97), ha: A
 
 def plateau_axes(axes: Axes, x: str, ticks: Sequence[float], y: str = "plateau length (steps × lr)") -> None:
     """Log-log axes for a plateau length, with the sizes that were run written on the x axis; call it after plotting."""
-    axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    axes.set(xscale="log", xlabel=x, ylabel=y)
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    log_steps(axes)
+
+
+def log_steps(axes: Axes, within: float = 30) -> None:
+    """A logarithmic y axis, numbered between powers of ten if it spans less than `within`; call it after plotting."""
+    axes.set_yscale("log")
     axes.minorticks_off()
     low, high = axes.get_ylim()
-    if high / low < 30:  # powers of ten alone would leave the axis bare
+    if high / low < within:  # powers of ten alone would leave the axis bare
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(which="major", color="#E6E6E6", lw=0.6)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
-from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, panels
+from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, log_steps, panels
 
 IN_PARTS = True  # runs are compared one by one, with and without
 NORMS = {"without": False, "with": True}
@@ -41,7 +41,8 @@ def draw(table: pd.DataFrame) -> Figure:
         part = crossing(table, threshold)
         for norm, colour, label in ((False, BLUE, "without layer norm"), (True, ORANGE, "with layer norm")):
             rows = part[part["layer_norm"] == norm]
-            x = [cells.index((t, p)) + (0.1 if norm else -0.1) for t, p in zip(rows.tokens, rows.pairs, strict=True)]
+            places = zip(rows["tokens"], rows["pairs"], rows["seed"], strict=True)  # seeds a little apart
+            x = [cells.index((t, p)) + (0.1 if norm else -0.16) + 0.06 * seed for t, p, seed in places]
             emerged = (rows["status"] == "emerged").to_numpy()
             ax.plot(np.array(x)[emerged], rows["plateau_steps"][emerged], "o", ms=5, color=colour, label=label)
             ax.plot(np.array(x)[~emerged], rows["steps"][~emerged], "^", ms=6, mfc="none", color=colour)
@@ -50,8 +51,9 @@ def draw(table: pd.DataFrame) -> Figure:
         if threshold == 0.05:
             ax.plot(range(len(cells)), [law(*c) for c in cells], "_", ms=24, color=PAPER_GREY, label="paper's law")
         ax.set_xticks(range(len(cells)), [f"{t} tokens\n{p} pairs" for t, p in cells])
-        ax.set(yscale="log", ylabel=f"steps to {threshold:.0%} accuracy")
+        ax.set(ylabel=f"steps to {threshold:.0%} accuracy")
         ax.margins(y=0.15)
+        log_steps(ax, within=1000)
     for ax in axes:
         ax.legend(loc="lower right")
     return picture

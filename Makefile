@@ -52,7 +52,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 
 bench: .venv/run.stamp
-	@for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
+	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || missed=1; done; exit $$missed
 
 results: .venv/run.stamp
 	$(BIN)/python tools/results.py --minutes $(MINUTES) --first $(FIRST)

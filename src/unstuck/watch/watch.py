@@ -15,7 +15,7 @@ from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.forecast.signals import LINKS
 from unstuck.runs.store import RunDirectory
-from unstuck.scalars import is_whole, measure, number
+from unstuck.scalars import is_whole, measure
 
 from .record import beside, each_attention, unwrapped
 
@@ -204,11 +204,7 @@ def _written_by_a_watch(directory: str | Path) -> RunDirectory:
 
 
 def _whole_step(step: Any) -> int:
-    try:
-        whole = number(step)
-    except (TypeError, ValueError, RuntimeError) as e:
-        raise BadInput("step", step, "a whole number") from e
-    if isinstance(step, str) or whole % 1:
+    if isinstance(step, str) or (whole := measure("step", step)) % 1:
         raise BadInput("step", step, "a whole number")
     return int(whole)
 

@@ -22,7 +22,7 @@ from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.runs.execute import enough, execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
-from unstuck.tasks.recall import Recall
+from unstuck.tasks.recall import Recall, highest
 from unstuck.training.emergence import RisingWatch
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
@@ -96,6 +96,21 @@ def test_values_and_other_keys_are_uniform():
     share = torch.bincount(others, minlength=7) / len(others)
     assert share[2:].tolist() == pytest.approx([1 / 6] * 5, abs=0.006)  # token 0 or 1 is the query, the other half free
     assert share[:2].tolist() == pytest.approx([1 / 12] * 2, abs=0.006)
+
+
+@given(st.integers(2, 300), st.data(), st.sampled_from([2**3, 2**8, 2**24]), st.integers(0, 9))
+@settings(max_examples=150, deadline=None)
+def test_the_highest_draws_are_those_of_topk_also_where_some_are_equal(rows, data, levels, seed):
+    order = torch.randint(levels, (16, rows), generator=stream(seed, "data")) / levels
+    order[:, seed % rows] = -1.0
+    count = data.draw(st.integers(1, rows))
+    assert torch.equal(highest(order, count), order.topk(count, dim=1).indices)
+
+
+def test_draws_are_what_they_were():  # of every stored run; other draws are another `version`
+    batch = Recall(tokens=6, pairs=3).sample(2, stream(0, "data"), {})
+    assert batch.inputs.tolist() == [[3, 3, 5, 1, 2, 0, 2], [4, 5, 3, 1, 1, 2, 4]]
+    assert batch.targets.tolist() == [0, 5]
 
 
 def test_test_data_has_no_repetition():

@@ -503,6 +503,14 @@ def test_scores_by_hand():
     assert late["pinball"] > scored(1000.0, 900.0, 1100.0)["pinball"]
 
 
+def test_gradients_are_compared_between_parts_of_the_plateau():
+    steps = np.arange(0, 2001, 10)
+    late = pd.DataFrame({"step": steps, "grad_norm": np.where(steps <= 500, 4.0, 3.0)})  # a plateau of 1,000 steps
+    never = late.assign(grad_norm=np.where(steps <= 1000, 4.0, 2.0), kind="shuffled targets", seed=10)
+    found = protocol.gradient_norms([({"plateau": 1000.0}, late)], never)
+    assert dict(zip(found["method"], found["said"], strict=True)) == {"emerge": 0.75, "cannot": 0.5}
+
+
 def test_a_line_is_extrapolated_to_the_threshold():
     steps = np.arange(0, 101, 10.0)
     falling = pd.DataFrame({"step": steps, "test_loss": 1 - 0.005 * steps})

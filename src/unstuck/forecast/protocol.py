@@ -220,6 +220,19 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
     return pd.DataFrame(rows)
 
 
+def gradient_norms(emerging: list[Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
+    """Late in the plateau over early (`said`), in runs that emerge, and in those that learn but cannot: over the same
+    part of all their steps. No signal is made of it, since it is the same in both."""
+    curves = [("emerge", run["plateau"], curve) for run, curve in emerging]
+    curves += [("cannot", curve["step"].max(), curve) for _, curve in hopeless.groupby(["kind", "seed"])]
+    rows = []
+    for which, end, curve in curves:
+        part = curve["step"] / end
+        early, late = (curve.loc[part.between(*span), "grad_norm"].median() for span in ((0.2, 0.4), (0.7, 0.9)))
+        rows.append({"method": which, "said": late / early})
+    return pd.DataFrame(rows).dropna()
+
+
 def _pinball(part: pd.DataFrame, q: float) -> float:
     column = {0.1: "low", 0.5: "said", 0.9: "high"}[q]
     missed = np.log(part["plateau"]) - np.log(part[column])

@@ -49,7 +49,7 @@ EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("links", 
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
 NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it
 FEW = 10  # answers below which a median is not shown
-LOSS, HOPELESS, UNFINISHED = "loss", "no sign asked", "not emerged"
+LOSS, HOPELESS, UNFINISHED, GRADIENT = "loss", "no sign asked", "not emerged", "gradient norm"
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -66,6 +66,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
     every = [] if store is None else list(protocol.finished_runs(Store(store)))
     found = [pair for pair in every if pair[0]["emerged"]]
     late = [pair for pair in every if not pair[0]["emerged"]]
+    hopeless = None if store is None else _hopeless(store.parent / "hopeless.csv")
     parts = []
     for name, chosen, tuned in protocol.tests(found):
         if not chosen:
@@ -74,7 +75,10 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if name in EXAMPLES:
             parts.append(_example(chosen, EXAMPLES[name][1]).assign(set=name))
         if name == "between":
-            parts.append(_hopeless(store.parent / "hopeless.csv" if store else Path(), tuned))
+            if hopeless is not None:
+                parts.append(protocol.false_signs(hopeless, *tuned).assign(set=HOPELESS))
+                learning = hopeless[hopeless["kind"] != "learning rate 0"]
+                parts.append(protocol.gradient_norms(chosen, learning).assign(set=GRADIENT))
             parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -86,11 +90,12 @@ def _example(chosen: list[protocol.Measured], measure: str) -> pd.DataFrame:
     return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
 
 
-def _hopeless(file: Path, tuned: protocol.Tuned) -> pd.DataFrame:
+def _hopeless(file: Path) -> pd.DataFrame | None:
+    """Curves of runs that cannot emerge, those that nothing was chosen with in view."""
     if not file.is_file():
-        return pd.DataFrame()
+        return None
     curves = pd.read_csv(file)
-    return protocol.false_signs(curves[curves["seed"] >= TESTED], *tuned).assign(set=HOPELESS)
+    return curves[curves["seed"] >= TESTED]
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -188,6 +193,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
         about = "runs that cannot emerge: no end named by attention gain and law"
         claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
+    gradients = dict(list(table[table["set"] == GRADIENT].groupby("method")["said"]))
+    if len(gradients) == 2:
+        shown = {which: f"{x.median():.2f} ({x.min():.2f} to {x.max():.2f})" for which, x in gradients.items()}
+        text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot emerge"
+        about = "norm of the gradient from 70 to 90% of the plateau, or of all steps, over that from 20 to 40%"
+        claims.append(Claim(about, text, None, None, "medians and extremes"))
     return claims
 
 

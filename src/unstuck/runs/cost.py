@@ -56,6 +56,7 @@ def _plateau(spec: RunSpec) -> int:
         return round(blow_up_time(Setting(t.T, t.d, t.B, t.p)) / spec.optim.lr)
     slower = min(10.0, max(0.1, 1e-4 / spec.optim.lr))
     if isinstance(t, Recall):
+        slower = max(slower, 0.35)  # rates thirty times as high were three times as fast
         slower *= 2.5 if getattr(spec.model, "layer_norm", False) else 1.0
         return round(15 * t.tokens**1.3 * t.pairs**0.5 * slower / min(t.B, 2.0))
     if not isinstance(t, SingleLocation):

@@ -79,7 +79,7 @@ CASES: dict[Profile, list[Case]] = {
     "cpu": [
         Case("regression", {"task.T": 64, "task.d": 64}, "p", [0.1, 0.2, 0.4, 0.8], 5000, until=4750),
         Case("recall", {"task.tokens": 64, "task.pairs": 8}, "B", [1.5, 2, 4], 15_000, until=7250),
-        Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000),
+        Case("recall", {"task.tokens": 128, "task.pairs": 8}, "B", [2, 4], 30_000, until=10_250),
     ],
     "paper": [
         Case("regression", {"task.T": 256, "task.d": 128}, "p", [0.1, 0.2, 0.4, 0.8], 100_000),

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from unstuck.papers.emergence import fig4_curves, fig4_law, fig4_layernorm, fig4_tuned, fig5_late, fig16, fig17
+from unstuck.papers.emergence._recall import layers_claim, with_layers
 from unstuck.papers.emergence._repetition import repetition_claims
 from unstuck.papers.lab import tuned
+from unstuck.runs.store import RunDirectory
 
 STEPS = np.unique(np.round(np.concatenate([np.arange(0, 600, 25), 600 * 1.04 ** np.arange(83), [15_000]])))
 STEPS = STEPS[STEPS <= 15_000]
@@ -132,7 +134,7 @@ def test_seeds_are_compared_with_the_same_seeds():
     """A third, slow seed without repetition, that those with it do not have, makes them no faster."""
     fast = [run(rise(3000), 3000.0, B=2.0, seed=i) for i in (0, 1)]
     found = said([*none(6000.0, 6000.0, 12_000.0), *fast])["speed-up"].ours
-    assert found == "2.00 times with B = 2 (any seed against any other 2.00 to 2.00)"
+    assert found == "2.00 times with B = 2 (any seed against any other 2.00 to 2.00, seeds 0, 1)"
 
 
 def test_what_was_widest_stands_in_the_order_of_seeds():
@@ -170,6 +172,8 @@ def test_figure_16_does_not_take_the_frequent_tokens_for_all():
     claims = figure_16(*none(6000.0, 6000.0), two)
     assert claims["p"].verdict == "beside"
     assert claims["p"].note.startswith("recall of the two frequent tokens")
+    slow = figure_16(*none(6000.0, 6500.0), run(rise(6200), 6200.0, p=0.9))["p 90%"]
+    assert (slow.verdict, slow.note.split(" by ")[0]) == ("beside", "not every seed is ahead of all without repetition")
     few = figure_16(*none(6000.0, 6000.0), run(rise(3000), 3000.0, p=0.3))
     assert (few["p"].verdict, few["p 90%"].verdict) == ("agrees", "agrees")
 
@@ -253,6 +257,20 @@ def test_layer_norm_is_compared_where_both_got_there():
         f"in 1 pairs only the run without got there (at least {bound:.2f} times)"
     )
     assert found["closer to the paper"].note == "a guess scores more"
+
+
+def test_the_layers_of_runs_that_emerged_are_counted(tmp_path):
+    """Copying in layers 3, 3, 1, selection in 4, 4, 2; a run that did not emerge is not asked."""
+    table = pd.DataFrame({"run_id": list("abcd"), "status": ["emerged"] * 3 + ["censored"]})
+    for run_id, copies, selects in (("a", 2, 3), ("b", 2, 3), ("c", 0, 1), ("d", 0, 0)):
+        kinds = {"copy": copies, "attn": selects}
+        last = {f"{kind}_{layer}_1": [0.1, 0.2 + (layer == at)] for kind, at in kinds.items() for layer in range(4)}
+        directory = RunDirectory(tmp_path / run_id)
+        directory.path.mkdir()
+        directory.write_curve(pd.DataFrame({"step": [0, 9], **last}))
+    (claim,) = layers_claim(with_layers(table, tmp_path))
+    assert claim.ours == "3 and 4 in 2, 1 and 2 in 1 of 3 runs that got to 50%"
+    assert layers_claim(table) == []
 
 
 def test_errors_to_both_sides_are_not_close():

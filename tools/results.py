@@ -14,6 +14,7 @@ from pathlib import Path
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import is_trained, load
 from unstuck.papers.lab import TieredRun, units
+from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
 from unstuck.runs.cost import predicted_cost
 from unstuck.runs.store import Store
@@ -106,6 +107,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--first", nargs="*", default=[], metavar="NAME", help="figures or ids of runs that come first")
     arguments = parser.parse_args()
+    provenance()  # of the code as it is now, and will still be when tables are written
     figures, store = trained_figures(), Store(RESULTS / "store")
     ids = {run.spec.run_id for runs in figures.values() for run in runs}
     if unknown := set(arguments.first) - set(figures) - ids:

@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ def _version(name: str) -> str | None:
         return None
 
 
+@cache
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, marked when files differ; None outside a checkout."""
+    """The commit of the checkout this package runs from, marked when files differ; None outside a checkout. Of the time
+    when it is first asked: a process that goes on for hours goes on with the code it has read."""
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str | None:

@@ -13,7 +13,7 @@ from .single_location import Probability
 from .task import Batch, Task, config
 
 REPEATED = 2  # tokens that cross-sample repetition favours: the first two of the vocabulary
-SHORT = 256  # tokens: up to here NumPy is faster
+SHORT = 256  # tokens: with more, topk is as fast as sorting all of them; with very few, too
 
 
 @config
@@ -88,7 +88,7 @@ class Recall(Task):
         holds = self.slots(n, rng)
         # The first tokens of two random orders: distinct keys, the query taken out, and a one-to-one map of keys to
         # values, as far as this sequence needs it: last, that of the query.
-        order = torch.rand(2 * n, self.tokens, generator=rng)
+        order = torch.rand(2 * n, self.tokens, generator=rng, dtype=torch.float32)
         order[:n].scatter_(1, query, -1.0)
         others, values = highest(order, self.pairs + 1).split(n)  # (n, pairs + 1)
         target = values[:, -1:]

@@ -11,10 +11,12 @@ from matplotlib.axes import Axes
 
 from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
+from unstuck.observe.circuit import ROLES, best_head
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, finished, grid, tuned
 from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
+from unstuck.runs.store import Store
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}
@@ -111,6 +113,29 @@ def guessed(table: pd.DataFrame) -> str:
     """What has to be said of 5%, where a guess among the context's values scores more."""
     few, many = (1 / table["pairs"].agg(f) > 0.05 for f in ("min", "max"))
     return "a guess scores more" if many else "where there are few pairs, a guess scores more" if few else ""
+
+
+def with_layers(table: pd.DataFrame, store: Path) -> pd.DataFrame:
+    """Runs with the layer in which attention for copying, and for selection, is strongest at their end, counted from 1;
+    of those that emerged."""
+    where = Store(store)
+    rows = []
+    for run_id, status in zip(table.get("run_id", []), table.get("status", []), strict=True):
+        curve = where.run(run_id).curve() if status == "emerged" else None
+        rows.append({r: np.nan if curve is None else best_head(curve, kind)[0] + 1 for r, kind in ROLES.items()})
+    return table.assign(**pd.DataFrame(rows, index=table.index))
+
+
+def layers_claim(table: pd.DataFrame, which: str = "") -> list[Claim]:
+    """In which layers copying and selection are strongest, and in how many runs."""
+    if not set(ROLES) <= set(table):
+        return []
+    there = table.dropna(subset=list(ROLES))
+    counts = there.value_counts(list(ROLES))
+    listed = [f"{copies:.0f} and {selects:.0f} in {n}" for (copies, selects), n in counts.items()]
+    text = f"{', '.join(listed) or 'none'} of {len(there)} runs that got to 50%"
+    about = f"layers in which copying and selection are strongest{which}"
+    return [Claim(about, text, "3 and 4 (Figure 17)", None, "by attention, when runs were stopped")]
 
 
 def with_crossings(table: pd.DataFrame, runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

@@ -173,14 +173,16 @@ def _speed_up(others: pd.DataFrame, base: pd.DataFrame, key: str, factor: float)
     steps = {value: rows["half"] for value, rows in others.groupby(key)}
     best = min(steps, key=lambda value: (steps[value].max(), steps[value].min()))
     mine = others[others[key] == best]
-    if set(mine["seed"]) & set(base["seed"]):
-        base, mine = base[base["seed"].isin(mine["seed"])], mine[mine["seed"].isin(base["seed"])]
+    common = set(mine["seed"]) & set(base["seed"])
+    some = f", seeds {', '.join(map(str, sorted(common)))}" if 0 < len(common) < len(base) else ""
+    if common:
+        base, mine = base[base["seed"].isin(common)], mine[mine["seed"].isin(common)]
     ours, slow, bound = mine["half"], np.minimum(base["half"], base["last"]), bool(np.isinf(base["half"]).any())
     if np.isinf(ours.max()):
         return Claim(what, "none got to 50% with all seeds", paper, None if bound else False)
     low, high = float(slow.min() / ours.max()), float(slow.max() / ours.min())
     mean = float(np.exp(np.log(slow).mean() - np.log(ours).mean()))
-    text = f"{mean:.2f} times with {named(key, best)} (any seed against any other {low:.2f} to {high:.2f})"
+    text = f"{mean:.2f} times with {named(key, best)} (any seed against any other {low:.2f} to {high:.2f}{some})"
     text = f"at least {text}" if bound else text
     gain = (mean - 1) / (factor - 1)
     agrees = True if low > 1 and gain >= 0.5 else False if gain < 0.25 and not bound else None

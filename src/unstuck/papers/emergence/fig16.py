@@ -75,7 +75,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         for level in (0.5, 0.9):
             title = f"first row at {level:.0%}, {what} repetition, seeds in order"
             steps = _faster(part, key, none, title, dict.fromkeys(part[key], level))
-            if steps.agrees is not False and (shortcut := _shortcut(part, key, level)):
+            if steps.agrees and (shortcut := _shortcut(part, key, level)):
                 steps = replace(steps, agrees=None, note=shortcut)
             claims.append(steps)
     part = _part(table, "B")

@@ -5,13 +5,24 @@ context scores 1/pairs, more than 5% on grids as small as these, so our law is t
 the learning rate is tuned, as in the paper; here it is 1e-4 (fig4-tuned has the race).
 """
 
+from pathlib import Path
+
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import FORMULA, NAMES, both_laws, fastest, law_runs, plot_plateaus
+from unstuck.papers.emergence._recall import (
+    FORMULA,
+    NAMES,
+    both_laws,
+    fastest,
+    law_runs,
+    layers_claim,
+    plot_plateaus,
+    with_layers,
+)
 from unstuck.papers.emergence._regression import fit_or_none, law_text
-from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, finished
 from unstuck.papers.style import legend_outside, note, panels
 
 IN_PARTS = True  # a run that has not come to its end says nothing, but the others do
@@ -23,6 +34,10 @@ def runs(profile: Profile) -> list[TieredRun]:
 
         return tuned_runs(profile)
     return law_runs(profile)
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return with_layers(finished(runs(profile), store), store)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -45,4 +60,4 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return both_laws(table)
+    return [*both_laws(table), *layers_claim(table)]

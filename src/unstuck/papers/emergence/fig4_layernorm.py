@@ -4,15 +4,16 @@ Table 1 of the paper says that there is none, Section 3.2 that there is. Four si
 the paper's own law for the steps to 5% beside them.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed
-from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, with_layers
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, finished, grid
 from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, log_steps, panels
 
 IN_PARTS = True  # runs are compared one by one, with and without
@@ -27,6 +28,10 @@ def runs(profile: Profile) -> list[TieredRun]:
     }[profile]
     fixed = {**fixed, "train.thresholds": UNTIL_50}
     return grid("recall", 2, seeds, fixed, task__tokens=tokens, task__pairs=pairs, model__layer_norm=[False, True])
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return with_layers(finished(runs(profile), store), store)
 
 
 def law(tokens: Any, pairs: Any) -> Any:
@@ -68,6 +73,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if len(both):
             what = f"steps to {threshold:.0%} with layer norm over without"
             claims.append(Claim(what, _ratio(both), None, None, guessed(table) if threshold == 0.05 else ""))
+    for name, norm in NORMS.items():
+        claims += layers_claim(table[table["layer_norm"] == norm], f", {name} layer norm")
     return [*claims, *_beside_paper(crossing(table, 0.05), guessed(table))]
 
 

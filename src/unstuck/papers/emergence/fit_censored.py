@@ -18,6 +18,7 @@ from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 
 TRUE = {"d": 1.2, "T": 0.8}
+RANGES, STEPS = {"d": (8, 128), "T": (16, 256)}, 12  # sizes, and into how many values each range is divided
 SWEEPS = [(24, 1, 0.0, 0.25), (120, 1, 0.0, 0.25), (24, 2, 0.12, 0.15), (24, 3, 0.15, 0.05), (120, 3, 0.12, 0.15)]
 CENSORED, LEVEL = 0.3, 0.9
 NEW_RUN = "a new run"  # its plateau is predicted: `exponent`, `low` and `high` are over what it comes to
@@ -32,9 +33,11 @@ def plan(profile: Profile) -> list[Job]:
 
 
 def simulated(rng: np.random.Generator, runs: int, seeds: int, size: float, seed: float) -> pd.DataFrame:
-    """A sweep: sizes drawn from a grid, several seeds each, all stopped at the step that 70% of them do not need."""
+    """A sweep: sizes drawn from a grid, no two the same, several seeds each, all stopped at the step that 70% of them
+    do not need."""
     sizes = runs // seeds
-    d, T = rng.choice([8, 16, 32, 64, 128], sizes), rng.choice([16, 32, 64, 128, 256], sizes)
+    grid = np.stack(np.meshgrid(*(np.geomspace(*ends, STEPS).round() for ends in RANGES.values())), -1).reshape(-1, 2)
+    d, T = rng.choice(grid, sizes, replace=False).T
     noise = size * rng.standard_normal(sizes)[:, None] + seed * rng.standard_normal((sizes, seeds))
     logs = (1 + TRUE["d"] * np.log(d) + TRUE["T"] * np.log(T))[:, None] + noise
     plateau, budget = np.exp(logs).ravel(), np.exp(np.quantile(logs, 1 - CENSORED))

@@ -244,3 +244,30 @@ def test_level_offset_and_schedules_reach_predictions_and_comparisons(tmp_path, 
     assert answer["constant"] == pytest.approx(usual["constant"])
     assert "60 runs under a diversity schedule are left out" in err
     assert asked(both, "--where", "schedule=adaptive")[0]["constant"] < usual["constant"]
+
+
+def test_a_plateau_longer_than_any_that_emerged_is_beyond_the_runs():
+    """Sizes that emerged one by one, but not together: the corner of a sweep where runs are censored."""
+    d, T = (x.ravel() for x in np.meshgrid([8.0, 16.0, 32.0, 64.0], [16.0, 32.0, 64.0, 128.0]))
+    plateau = d * T * np.exp(0.1 * np.random.default_rng(0).standard_normal(16))
+    late = plateau > 2000
+    table = {"d": d, "T": T, "plateau_steps": np.where(late, np.nan, plateau), "steps": np.minimum(plateau, 2000.0)}
+    law = fit_power_law({**table, "status": np.where(late, "censored", "emerged")}, "d + T")
+    said = law.predict_interval({"d": [8.0, 64.0, 256.0], "T": [128.0, 128.0, 16.0]})
+    assert said["beyond"].tolist() == ["", "the length of the plateau", "d"]
+
+
+@pytest.mark.parametrize("word", ["Censored", " censored "])
+def test_a_status_may_have_capitals(word):
+    table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
+    same = table.assign(status=table["status"].replace({"censored": word, "emerged": "Emerged"}))
+    assert fit_power_law(same, "d + T").as_json() == fit_power_law(table, "d + T").as_json()
+
+
+def test_a_status_that_no_run_has_is_told():
+    table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
+    with pytest.warns(UserWarning, match="12 runs with status 'not emerged' are not counted"):
+        law = fit_power_law(table.assign(status=table["status"].replace("censored", "not emerged")), "d + T")
+    assert (law.n, law.censored) == (28, 0)
+    with pytest.warns(UserWarning, match="12 runs with status 'none'"):
+        fit_power_law(table.assign(status=table["status"].where(table["status"] == "emerged", None)), "d + T")

@@ -207,6 +207,19 @@ def test_noise_on_clean_data_is_no_transition(noise):
     assert max(changes) <= 3
 
 
+@pytest.mark.parametrize("noise", [0.05, 0.15, 0.25, 0.35])
+def test_noise_of_the_training_loss_alone_is_no_transition_and_a_fall_is(noise):
+    """Nothing measured on clean data: ten schedules go on repeating until the loss falls to a third, then let go."""
+    for seed in range(10):
+        rng, schedule = np.random.default_rng(seed), DiversitySchedule(0.5)
+        for _ in range(3000):
+            schedule.step(max(0.0, 1 + noise * rng.standard_normal()))
+        assert [repetition for _, repetition in schedule.changes] == [0.0, 0.5]
+        for _ in range(60):
+            schedule.step(max(0.0, (1 + noise * rng.standard_normal()) / 3))
+        assert schedule.repetition == 0
+
+
 def test_a_fall_on_clean_data_is_seen_through_its_noise():
     for seed in range(4):
         released = [step for step, repetition in noisy(seed, 0.08, falls=1500).changes if step and not repetition]
@@ -571,11 +584,23 @@ def test_the_floor_counts_for_what_stands_still():
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"stage": "hello"}, None, {**DiversitySchedule().state_dict(), "stage": "hello"}]
+    "state",
+    [
+        {},
+        {"stage": "hello"},
+        None,
+        {**DiversitySchedule().state_dict(), "stage": "hello"},
+        {**DiversitySchedule().state_dict(), "most": 0.0},
+    ],
 )
 def test_a_state_of_something_else_is_refused(state):
     with pytest.raises(BadInput, match="state_dict"):
         DiversitySchedule().load_state_dict(state)
+
+
+def test_what_is_no_forecast_is_a_sentence():
+    with pytest.raises(BadInput, match="forecast is None"):
+        DiversitySchedule().forecasted(None)
 
 
 def test_true_is_no_amount_of_repetition():

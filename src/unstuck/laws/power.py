@@ -24,8 +24,11 @@ from unstuck.scalars import real
 
 from .censored import Data, Fit, fit
 from .formula import Term, column, parse
+from .tables import plain_status
 
 Array = NDArray[np.float64]
+UNCOUNTED = {"diverged", "failed", "finished", "running", "stopped"}  # of runs, beside emerged and censored
+LONGER = "the length of the plateau"
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class PowerLaw:
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
         """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
-        that lie outside of the runs that emerged."""
+        that lie outside of the runs that emerged; or, where each lies within, that no plateau so long was seen."""
         level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(_columns(table)))) for term in self.terms])
         logs = logs - self.centre
@@ -86,6 +89,9 @@ class PowerLaw:
         seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
         outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
         beyond = [", ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
+        slopes = list(self.exponents.values())
+        longer = logs @ slopes > (seen @ slopes).max() + 1e-9  # by the law, than those of all sizes that emerged
+        beyond = [where or (LONGER if more else "") for where, more in zip(beyond, longer, strict=True)]
         return pd.DataFrame({"plateau": plateau, "low": low, "high": high, "beyond": beyond})
 
     def __str__(self) -> str:
@@ -126,8 +132,9 @@ def fit_power_law(
 
     A `status` column, where there is one, says which runs emerged and which were censored; without it, those
     with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
-    counted. A column `steps` says by which step a censored run had not emerged; without it, it is left out. Runs are of
-    one size if they agree in the columns that the formula names, and in `sizes`.
+    counted; where it is no status of a run, a warning says so. A column `steps` says by which step a censored run had
+    not emerged; without it, it is left out. Runs are of one size if they agree in the columns that the formula names,
+    and in `sizes`.
 
     With an `offset` the law is that of the steps after it: plateau = offset + constant * ...; "fit" takes the most
     likely one. Every run has some steps before the law begins; where plateaus are short, they bend it.
@@ -143,8 +150,9 @@ def fit_power_law(
         if "plateau_steps" in term.columns:
             raise BadInput("formula", formula, "made of what the plateau depends on, not of plateau_steps itself")
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
-    table = pd.DataFrame(table)
+    table = plain_status(pd.DataFrame(table))
     emerged = _emerged(table)
+    _warn_of_unknown(table)
     if offset == "fit":
         offset = _likely_offset(_gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
     offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
@@ -311,6 +319,18 @@ def _emerged(table: pd.DataFrame) -> pd.Series:
     if "status" in table.columns:
         return table["status"] == "emerged"
     return table["plateau_steps"].notna()
+
+
+def _warn_of_unknown(table: pd.DataFrame) -> None:
+    """Runs that did not emerge bias the law if they are not counted, so a word for it that is not known is told."""
+    if "status" not in table.columns:
+        return
+    status = table["status"].fillna("none")
+    unknown = status[~status.isin({"emerged", "censored", *UNCOUNTED})]
+    if len(unknown):
+        words = ", ".join(sorted(map(repr, set(unknown)))[:4])
+        told = f"{len(unknown)} runs with status {words} are not counted"
+        warnings.warn(f"{told}: it is 'emerged', or 'censored' of a run that did not", UserWarning, stacklevel=3)
 
 
 def _check_identified(terms: list[Term], logs: Array) -> None:

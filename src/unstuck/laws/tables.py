@@ -32,7 +32,14 @@ def read_table(source: str | Path) -> pd.DataFrame:
         raise BadInput("source", str(source), f"a readable table ({type(e).__name__}: {e})") from e
     if table.empty:
         raise BadInput("source", str(source), "a table with at least one row")
-    return one_row_a_run(table)
+    return one_row_a_run(plain_status(table))
+
+
+def plain_status(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its `status`, where it has one, as runs have it: without capitals or blanks."""
+    if "status" not in table:
+        return table
+    return table.assign(status=table["status"].astype("string").str.strip().str.lower().astype(object))
 
 
 def one_row_a_run(table: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ when a shortcut is found that only repeated data have.
 import itertools
 import math
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from statistics import median
 from typing import Any
@@ -28,6 +29,13 @@ KEPT = 100  # times `patience`: losses that are looked back on
 
 def _number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _noise(losses: Sequence[float]) -> float:
+    """Standard deviation of a loss about its level, from how each differs from the one before."""
+    if len(losses) <= LATELY:
+        return 0.0
+    return 1.4826 * median(abs(b - a) for a, b in itertools.pairwise(losses)) / math.sqrt(2)
 
 
 class DiversitySchedule:
@@ -134,7 +142,7 @@ class DiversitySchedule:
         if self.start is None and self.steps >= self.detector.least:
             self.start = now
         if self.stage == "repeating":
-            by_training = len(self.clean) < 2 * LATELY and self.settled is not None and self._fallen(now, self.settled)
+            by_training = len(self.clean) < 2 * LATELY and self._fallen_in_training(now)
             if by_training or self.since >= self.longest:
                 self._change(0.0, "released")
             elif self._time_to_look() and self.detector.stands:
@@ -158,7 +166,12 @@ class DiversitySchedule:
 
     def _level(self) -> float:
         """Where the loss stands: without the first half of `patience`, in which it may have come down."""
-        return mean(self.detector.values[-max(self.memory, self.detector.least // 2) :])
+        return mean(self.detector.values[-self._many :])
+
+    @property
+    def _many(self) -> int:
+        """Losses that a level is the mean of."""
+        return max(self.memory, self.detector.least // 2)
 
     def _stuck(self, level: float) -> None:
         self.plateau = level if self.plateau is None else self.plateau
@@ -180,6 +193,14 @@ class DiversitySchedule:
     def _fallen(self, now: float, before: float, chance: float = 0.0) -> bool:
         return now < before - max(self.fall * before, chance)
 
+    def _fallen_in_training(self, now: float) -> bool:
+        """Has the loss that it is trained on fallen from where it had settled, by more than its noise, or by half?"""
+        if self.settled is None or not self._fallen(now, self.settled):
+            return False
+        noise = _noise(self.detector.values[-self.detector.least :])
+        chance = self._chance(noise, self.memory, self._many)
+        return self._fallen(now, self.settled, min(chance, 0.5 * self.settled))
+
     def measured(self, clean: Any) -> None:
         """Take the loss on clean data. Repetition may first raise it; all data are diverse again once it has fallen
         from there to about the level it had before or below, or from that level itself."""
@@ -191,7 +212,7 @@ class DiversitySchedule:
         if self.stage != "repeating" or self.last_clean is None:
             del self.clean[:-LATELY]
             return
-        noise = self._noise()
+        noise = _noise([clean for _, clean in self.measurements])
         enough = math.ceil((self._chance(noise, 1) / (self.fall * self.last_clean)) ** 2) if self.last_clean else 0
         # A deep fall shows in a few values, however noisy; that one of `fall` is not hidden takes more.
         if any(self._transition(many, noise) for many in sorted({LATELY, max(LATELY, enough)})):
@@ -209,18 +230,14 @@ class DiversitySchedule:
             return False
         return self._fallen(lately, median(before), self._chance(noise, many, len(before)))
 
-    def _noise(self) -> float:
-        """Standard deviation of a measurement on clean data, from how each differs from the one before."""
-        if len(self.measurements) <= LATELY:
-            return 0.0
-        return 1.4826 * median(abs(b - a) for (_, a), (_, b) in itertools.pairwise(self.measurements)) / math.sqrt(2)
-
     def _chance(self, noise: float, *many: int) -> float:
-        """By how much medians of so many measurements may differ by chance."""
+        """By how much medians of so many losses may differ by chance; means do so less."""
         return SURE * 1.25 * noise * math.sqrt(sum(1 / n for n in many))
 
     def forecasted(self, forecast: Forecast) -> None:
         """Take a forecast of the first plateau's end: one that is near is waited for, until it is overdue."""
+        if not isinstance(forecast, Forecast):
+            raise BadInput("forecast", forecast, "what a Forecaster or a Watch forecasts")
         near = forecast.sign and forecast.elapsed is not None and forecast.elapsed >= NEAR
         late = forecast.high if near and forecast.high is not None else forecast.step
         self.expected = self.steps + math.ceil(late - forecast.step) if self.stage == "diverse" else 0
@@ -244,6 +261,8 @@ class DiversitySchedule:
         wanted = set(self.state_dict())
         if not isinstance(state, dict) or not wanted <= set(state) or state["stage"] not in STAGES:
             raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
+        if not _number(state["most"]) or not state["most"] > 0:
+            raise BadInput("most of the state", state["most"], "a number above 0, as state_dict() gave it")
         more, up = self.most / state["most"], state["floor"] - self.floor
         for name in PROGRESS:
             setattr(self, name, state[name])

@@ -246,6 +246,17 @@ def test_a_loss_that_has_begun_to_fall_is_told_beside_the_forecast(tmp_path):
     assert "; the loss falls since about step 5" in str(found)
 
 
+def test_a_loss_that_fell_without_a_plateau_is_told_from_one_that_stands():
+    """To a hundredth of its start all the way, and at once to a plateau there."""
+    steps = np.arange(0, 1000, 20)
+    attention = pd.DataFrame({"step": steps, "attn_0_0": np.clip(0.03 * 1.3 ** (steps / 20), 0, 0.97)})
+    fell = Forecaster().told(attention.assign(loss=3.0 * 0.9 ** (steps / 20)))
+    assert (fell.over, fell.plateau, fell.left) == (True, None, None)
+    assert "no plateau is seen on its way" in str(fell)
+    stands = attention.assign(attn_0_0=0.03, loss=np.where(steps < 100, 3.0, 0.03))
+    assert not Forecaster().told(stands).over
+
+
 def test_a_run_whose_loss_has_fallen_is_not_forecast(tmp_path, capsys):
     curve = by_the_law(1000, upto=1.0, rows=60).iloc[:-1]
     loss = np.where(curve["step"] < 900, 0.55, 0.55 * np.exp(-(curve["step"] - 900) / 20))
@@ -505,10 +516,25 @@ def test_scores_by_hand():
 
 def test_gradients_are_compared_between_parts_of_the_plateau():
     steps = np.arange(0, 2001, 10)
-    late = pd.DataFrame({"step": steps, "grad_norm": np.where(steps <= 500, 4.0, 3.0)})  # a plateau of 1,000 steps
-    never = late.assign(grad_norm=np.where(steps <= 1000, 4.0, 2.0), kind="shuffled targets", seed=10)
-    found = protocol.gradient_norms([({"plateau": 1000.0}, late)], never)
-    assert dict(zip(found["method"], found["said"], strict=True)) == {"emerge": 0.75, "cannot": 0.5}
+    runs = [
+        (
+            {**protocol.HOPELESS, "plateau": end},
+            pd.DataFrame({"step": steps, "grad_norm": np.where(steps < at, 4.0, 3.0)}),
+        )
+        for end, at in ((1000.0, 550), (800.0, 440))
+    ]
+    other = ({**protocol.HOPELESS, "d": 99, "plateau": 400.0}, runs[0][1])  # of another size
+    never = pd.DataFrame({"step": steps, "grad_norm": np.where(steps < 500, 4.0, 2.0), "kind": "shuffled", "seed": 10})
+    found = protocol.gradient_norms([*runs, other], never)
+    assert found.to_numpy().tolist() == [["emerge", 0.75], ["emerge", 0.75], ["cannot", 0.5]]
+    assert protocol.gradient_norms([other], never).empty
+
+
+def test_from_next_to_nothing_to_little_is_no_gain():
+    """A head that begins at a millionth does not hide one that follows the progress law."""
+    law = by_the_law(5000, upto=0.4)
+    faint = law.assign(attn_0_1=np.geomspace(1e-6, 1e-4, len(law)))
+    assert np.array_equal(gain(faint), gain(law))
 
 
 def test_a_line_is_extrapolated_to_the_threshold():

@@ -24,7 +24,7 @@ from unstuck.errors import BadInput
 from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
-from .plateau import LATELY, MASTERED, plateau_left
+from .plateau import LATELY, MASTERED, plateau_left, plateau_since
 from .signals import SIGNALS, chance, recorded
 from .sources import astray, loss_column
 
@@ -48,7 +48,8 @@ TOGETHER = 0.3  # correlation of the errors of law and signal: both rest on smal
 class Forecast:
     """The step at which the run will leave its plateau: median, and an interval of `level`. `plateau` is None where
     there is neither a sign of emergence nor a law, and where nothing is left to wait for: `over`, since the loss has
-    fallen or induction heads have formed (`left` is the step; of a loss that only begins to fall, too), or `diverged`.
+    fallen or induction heads have formed (`left` is the step, where it has one; of a loss that only begins to fall,
+    too), or `diverged`.
     `seen` is the last step at which attention was looked at, if that is long ago; `refuted` what a law said that has
     not come true; `moved` the signal, where it is more than chance does but names no end that stays where it is."""
 
@@ -74,6 +75,8 @@ class Forecast:
             return f"the run has diverged: its loss is {self.diverged} at step {self.step:,}"
         if self.formed:
             return f"formed induction heads at about step {self.left:,.0f}"
+        if self.over and self.left is None:
+            return f"the loss has fallen nearly to nothing by step {self.step:,}, and no plateau is seen on its way"
         if self.over:
             none = "; no induction head has formed" if self.signal == "induction" else ""
             return f"left its plateau at about step {self.left:,.0f}, as the loss shows{none}"
@@ -163,7 +166,9 @@ class Forecaster:
         finite = losses[there].tolist()
         gone = plateau_left(finite)
         if gone is None:
-            return said
+            nothing = len(finite) > LATELY and 0 <= median(finite[-LATELY:]) <= MASTERED**2 * median(finite[:LATELY])
+            arrived = nothing and said.plateau is None and plateau_since(finite) is None
+            return over if arrived else said
         left = float(rows["step"][there].iloc[gone[1]])
         level, now = median(finite[gone[0] : gone[1]]), median(finite[-LATELY:])
         return replace(over if now <= MASTERED * level else said, left=left)

@@ -28,6 +28,7 @@ NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
 LEVEL, LAW = 0.8, FORMULAS["single_location"]
 HOPELESS = {"T": 32, "d": 16, "B": 1}  # the size of the runs of tools/hopeless.py
 WITH_LAW, CORRECTED = "gain and law", "links, corrected"
+TOLD = ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers", "layer_norm")  # of a run
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 
 
@@ -143,7 +144,7 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
         threshold, column = (0.1, "test_loss") if regression else (0.5, "test_accuracy")
         methods = _readable(curve, known)
         for step, part in moments(curve, run["plateau"]):
-            base = {k: run.get(k) for k in ("run_id", "name", "d", "T", "B", "p", "tokens", "pairs", "seed", "layers")}
+            base = {k: run.get(k) for k in TOLD}
             base |= {"step": step, "plateau": run["plateau"], "elapsed": round(step / run["plateau"], 4)}
             answers: dict[str, tuple[float, float, float] | None] = {
                 "twice elapsed": (2 * step, math.nan, math.nan),
@@ -221,16 +222,19 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
 
 
 def gradient_norms(emerging: list[Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
-    """Late in the plateau over early (`said`), in runs that emerge, and in those that learn but cannot: over the same
-    part of all their steps. No signal is made of it, since it is the same in both."""
-    curves = [("emerge", run["plateau"], curve) for run, curve in emerging]
-    curves += [("cannot", curve["step"].max(), curve) for _, curve in hopeless.groupby(["kind", "seed"])]
+    """Norm of the gradient late in the plateau over early (`said`), in runs that emerge, and over the same steps in
+    those of that size that cannot."""
+    alike = [(run, curve) for run, curve in emerging if all(run[k] == size for k, size in HOPELESS.items())]
+    ends = [run["plateau"] for run, _ in alike]
+    curves = [("emerge", end, curve) for end, (_, curve) in zip(ends, alike, strict=True)]
+    if ends:
+        curves += [("cannot", float(np.mean(ends)), curve) for _, curve in hopeless.groupby(["kind", "seed"])]
     rows = []
     for which, end, curve in curves:
         part = curve["step"] / end
-        early, late = (curve.loc[part.between(*span), "grad_norm"].median() for span in ((0.2, 0.4), (0.7, 0.9)))
+        early, late = (curve.loc[part.between(*span), "grad_norm"].median() for span in ((0.2, 0.5), (0.6, 0.9)))
         rows.append({"method": which, "said": late / early})
-    return pd.DataFrame(rows).dropna()
+    return pd.DataFrame(rows, columns=["method", "said"]).dropna()
 
 
 def _pinball(part: pd.DataFrame, q: float) -> float:

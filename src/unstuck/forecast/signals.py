@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 LINKS = ("attn", "copy")  # columns of what a task needs attention for: to find the answer, and to copy what tells it
+FAINT = 0.1  # part of the mean over heads
 LATELY = 1.6  # the steps now over those of the row that is compared with
 
 
@@ -41,8 +42,11 @@ def induction(curve: pd.DataFrame) -> Array:
 
 
 def _gain(attention: Array) -> Array:
+    """Over its start, or over FAINT of what heads give there, if that is more: from next to nothing to little is no
+    gain."""
+    start = np.maximum(attention[0], max(FAINT * float(attention[0].mean()), 1e-12))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(np.maximum(attention, 1e-12) / np.maximum(attention[0], 1e-12))
+        logs = np.log(np.maximum(attention, 1e-12) / start)
     return np.maximum(logs.max(1), 0.0)
 
 

@@ -1,7 +1,7 @@
 """fit-halves: does a law from small sizes predict the large ones?
 
 Not in the paper. The runs of Figure 3 left and middle, divided at the median of what the law itself says of their
-sizes: fitted on the small half, tested on the large half.
+sizes: fitted on the small half, tested on the large half. And laws side by side, over all of them.
 """
 
 from dataclasses import replace
@@ -11,13 +11,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.laws import fit_power_law
+from unstuck.errors import BadInput
+from unstuck.laws import compare_laws, fit_power_law
 from unstuck.papers.emergence._regression import left_runs, middle_runs
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, finished
 from unstuck.papers.style import BLUE, ORANGE, panels
 
 FORMULA, LEVEL = "d + T/B", 0.9
+#: Over all runs: with the theory's logarithm in the term of T, with a term more and less, and Eq. 6 as it stands.
+OTHERS = ["d + T*log(T)/B", "d + T + B", "d", "T/B", "sqrt(d)*T*log(sqrt(d)*T/B)/B"]
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -64,4 +67,15 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     return [
         Claim("median error factor on the large half", factor, None, None),
         Claim("coverage of 90% intervals there", f"{inside:.0%}", None, None),
+        *_side_by_side(table),
     ]
+
+
+def _side_by_side(table: pd.DataFrame) -> list[Claim]:
+    try:
+        laws = compare_laws(table, [FORMULA, *OTHERS])
+    except BadInput:  # too few sizes for one of them
+        return []
+    text = "; ".join(f"{law}: {aic:.0f} ({held:.2f})" for law, aic, held in laws.iloc[:, :3].itertuples(index=False))
+    about = "laws over all runs: AIC above the best (mean log likelihood of a run whose size was left out)"
+    return [Claim(about, text, None, None)]

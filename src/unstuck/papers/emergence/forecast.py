@@ -78,7 +78,9 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
             if hopeless is not None:
                 parts.append(protocol.false_signs(hopeless, *tuned).assign(set=HOPELESS))
                 learning = hopeless[hopeless["kind"] != "learning rate 0"]
-                parts.append(protocol.gradient_norms(chosen, learning).assign(set=GRADIENT))
+                plain = [(run, curve) for run, curve in found if run["name"] == "single_location" and not run["p"]]
+                standard = [pair for pair in plain if protocol.is_standard(pair[0])]
+                parts.append(protocol.gradient_norms(standard, learning).assign(set=GRADIENT))
             parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -161,7 +163,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             about = f"{name}, {part['run_id'].nunique()} runs"
             claims.append(_claim(about, method, protocol.scores(part[part["method"] == method])))
     since = table[(table["set"] == "recall since") & (table["method"] == "links")]
-    claims += [_together(since, "recall since")] if len(since) else []
+    for norm, which in ((False, ""), (True, " with layer norm")):
+        mine = since[since["layer_norm"].astype(str) == str(norm)] if "layer_norm" in since else since[:0]
+        claims += [_together(mine, f"recall since{which}")] if len(mine) else []
     for name in ("between", "beyond"):
         part = table[table["set"] == name]
         claims += [_against_law(part, name)] if len(part) else []
@@ -195,9 +199,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
     gradients = dict(list(table[table["set"] == GRADIENT].groupby("method")["said"]))
     if len(gradients) == 2:
-        shown = {which: f"{x.median():.2f} ({x.min():.2f} to {x.max():.2f})" for which, x in gradients.items()}
-        text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot emerge"
-        about = "norm of the gradient from 70 to 90% of the plateau, or of all steps, over that from 20 to 40%"
+        shown = {
+            which: f"{x.median():.2f} ({x.min():.2f} to {x.max():.2f}, {len(x)} runs)" for which, x in gradients.items()
+        }
+        text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
+        size = ", ".join(f"{k} = {v}" for k, v in protocol.HOPELESS.items())
+        about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
         claims.append(Claim(about, text, None, None, "medians and extremes"))
     return claims
 

@@ -259,9 +259,9 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
                 row[f"steps until {what}"] = _listed(part, column)
                 row[f"speed-up until {what}"] = "1" if way == "none" else _ratio(ways["none"], part, column)
             ends = part.loc[np.isfinite(part["steps"]), "final"]
-            rows.append(
-                row | {f"from {SETTLED} steps later, on clean data": f"{kind} {ends.mean():.3f}" if len(ends) else "–"}
-            )
+            of = f" ({len(ends)} of {len(part)} seeds)" if len(ends) < len(part) else ""
+            shown = f"{kind} {ends.mean():.3f}{of}" if len(ends) else "–"
+            rows.append(row | {f"from {SETTLED} steps later, on clean data": shown})
     return pd.DataFrame(rows)
 
 

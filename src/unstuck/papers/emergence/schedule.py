@@ -23,7 +23,7 @@ from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
 
-IN_PARTS = True  # a case can be drawn before the others are done
+IN_PARTS = True  # a case can be drawn before the others are done, and before all fixed repetitions are
 SEEDS, TIER = [0, 1, 2], 2
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
 LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
@@ -108,12 +108,14 @@ def _ways(case: Case, profile: Profile) -> dict[str, list[TieredRun]]:
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    """Of every case that is complete the curves: the measure on clean data, and how much was repeated."""
+    """The curves of every case of which the schedule and no repetition are complete, with those fixed repetitions that
+    are: the measure on clean data, and how much was repeated."""
     parts = []
     for case in CASES[profile]:
         ways = _ways(case, profile)
         done = {way: finished(mine, store) for way, mine in ways.items()}
-        if any(len(done[way]) < len(mine) for way, mine in ways.items()):
+        ways = {way: mine for way, mine in ways.items() if len(done[way]) == len(mine)}
+        if not {"none", "schedule"} <= set(ways):
             continue
         ends = _ends(done["none"], case).groupby(done["none"]["seed"]).max()
         for way, mine in ways.items():

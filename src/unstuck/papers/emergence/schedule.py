@@ -164,7 +164,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         }
         same = none.get((row["case"], row["seed"]), np.nan)
         row |= {"final": _mean(run, learnt + SETTLED, learnt + WINDOW + SETTLED + 1), "then": np.nan}
-        if run["step"].max() >= same - WINDOW / 2:  # rows stand apart
+        if run["step"].max() >= same - WINDOW:  # rows stand apart
             row["then"] = _mean(run, same - WINDOW, same)
         rows.append(row)
     return pd.DataFrame(rows)

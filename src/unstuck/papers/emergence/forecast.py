@@ -1,7 +1,8 @@
 """forecast: when the plateau will end, said while the loss is flat, on runs that the forecaster was not tuned on.
 
 Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
-and one of recall, by attention and copying, that was not finished when that signal was chosen. Then: how far forecasts
+and one of recall, by attention and copying, that was not finished when that signal was chosen. Both are those with the
+longest plateau, without layer norm. Then: how far forecasts
 are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
 Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
 median of answers to less than a third of the questions is not drawn, and one of fewer than ten not told.
@@ -86,8 +87,9 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
 
 
 def _example(chosen: list[protocol.Measured], measure: str) -> pd.DataFrame:
-    """What is measured of the run with the longest plateau."""
-    run, curve = max(chosen, key=lambda pair: pair[0]["plateau"])
+    """What is measured of the run with the longest plateau, of those without layer norm."""
+    plain = [pair for pair in chosen if not pair[0]["layer_norm"]]
+    run, curve = max(plain or chosen, key=lambda pair: pair[0]["plateau"])
     said = curve[["step", measure]].rename(columns={measure: "said"})
     return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
 

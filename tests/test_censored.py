@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -266,8 +267,12 @@ def test_a_status_may_have_capitals(word):
 
 def test_a_status_that_no_run_has_is_told():
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
-    with pytest.warns(UserWarning, match="12 runs with status 'not emerged' are not counted"):
+    with pytest.warns(UserWarning, match="runs with status 'not emerged' are not counted, 12 in all"):
         law = fit_power_law(table.assign(status=table["status"].replace("censored", "not emerged")), "d + T")
     assert (law.n, law.censored) == (28, 0)
-    with pytest.warns(UserWarning, match="12 runs with status 'none'"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in ("diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"):
+            fit_power_law(table.assign(status=table["status"].replace("censored", known)), "d + T")
+    with pytest.warns(UserWarning, match="runs with status 'none'"):
         fit_power_law(table.assign(status=table["status"].where(table["status"] == "emerged", None)), "d + T")

@@ -261,14 +261,15 @@ def test_layer_norm_is_compared_where_both_got_there():
 
 def test_the_layers_of_runs_that_emerged_are_counted(tmp_path):
     """Copying in layers 3, 3, 1, selection in 4, 4, 2; a run that did not emerge is not asked."""
-    table = pd.DataFrame({"run_id": list("abcd"), "status": ["emerged"] * 3 + ["censored"]})
+    table = pd.DataFrame({"run_id": list("abcd"), "status": ["emerged"] * 3 + ["censored"], "copies": "always"})
     for run_id, copies, selects in (("a", 2, 3), ("b", 2, 3), ("c", 0, 1), ("d", 0, 0)):
         kinds = {"copy": copies, "attn": selects}
         last = {f"{kind}_{layer}_1": [0.1, 0.2 + (layer == at)] for kind, at in kinds.items() for layer in range(4)}
         directory = RunDirectory(tmp_path / run_id)
         directory.path.mkdir()
         directory.write_curve(pd.DataFrame({"step": [0, 9], **last}))
-    (claim,) = layers_claim(with_layers(table, tmp_path))
+    (claim,) = layers_claim(found := with_layers(table, tmp_path))
+    assert set(found["copies"]) == {"always"}  # a setting of the task
     assert claim.ours == "3 and 4 in 2, 1 and 2 in 1 of 3 runs that got to 50%"
     assert layers_claim(table) == []
 

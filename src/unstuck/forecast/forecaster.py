@@ -167,7 +167,7 @@ class Forecaster:
         gone = plateau_left(finite)
         if gone is None:
             nothing = len(finite) > LATELY and 0 <= median(finite[-LATELY:]) <= MASTERED**2 * median(finite[:LATELY])
-            arrived = nothing and said.plateau is None and plateau_since(finite) is None
+            arrived = nothing and not said.sign and plateau_since(finite) is None
             return over if arrived else said
         left = float(rows["step"][there].iloc[gone[1]])
         level, now = median(finite[gone[0] : gone[1]]), median(finite[-LATELY:])

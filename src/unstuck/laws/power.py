@@ -27,7 +27,15 @@ from .formula import Term, column, parse
 from .tables import plain_status
 
 Array = NDArray[np.float64]
-UNCOUNTED = {"diverged", "failed", "finished", "running", "stopped"}  # of runs, beside emerged and censored
+UNCOUNTED = {
+    "diverged",
+    "failed",
+    "finished",
+    "interrupted",
+    "running",
+    "stopped",
+    "watched",
+}  # of runs, beside emerged and censored
 LONGER = "the length of the plateau"
 
 
@@ -329,7 +337,7 @@ def _warn_of_unknown(table: pd.DataFrame) -> None:
     unknown = status[~status.isin({"emerged", "censored", *UNCOUNTED})]
     if len(unknown):
         words = ", ".join(sorted(map(repr, set(unknown)))[:4])
-        told = f"{len(unknown)} runs with status {words} are not counted"
+        told = f"runs with status {words} are not counted, {len(unknown)} in all"
         warnings.warn(f"{told}: it is 'emerged', or 'censored' of a run that did not", UserWarning, stacklevel=3)
 
 

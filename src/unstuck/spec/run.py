@@ -57,7 +57,7 @@ class OptimSpec:
 class ScheduleSpec:
     """How repetition changes during training: not at all, or as `DiversitySchedule` finds it needed."""
 
-    version: ClassVar[int] = 5  # raised when the same losses give another repetition
+    version: ClassVar[int] = 5  # raised when the losses of a stored run would give another repetition
     name: Literal["none", "adaptive"] = "none"
     key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
     most: Positive = 0.5  # by how much at most

@@ -20,6 +20,7 @@ from unstuck.runs.store import Store
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}
+LAYERS = {f"{role}_in": kind for role, kind in ROLES.items()}  # columns: layers, by what they are strongest in
 RATES = [1e-4, 3e-5, 1e-5]
 UNTIL_50, UNTIL_90 = [0.05, 0.5], [0.05, 0.5, 0.9]
 #: For the quick profile: two layers of one head, small and fast.
@@ -122,16 +123,16 @@ def with_layers(table: pd.DataFrame, store: Path) -> pd.DataFrame:
     rows = []
     for run_id, status in zip(table.get("run_id", []), table.get("status", []), strict=True):
         curve = where.run(run_id).curve() if status == "emerged" else None
-        rows.append({r: np.nan if curve is None else best_head(curve, kind)[0] + 1 for r, kind in ROLES.items()})
+        rows.append({c: np.nan if curve is None else best_head(curve, kind)[0] + 1 for c, kind in LAYERS.items()})
     return table.assign(**pd.DataFrame(rows, index=table.index))
 
 
 def layers_claim(table: pd.DataFrame, which: str = "") -> list[Claim]:
     """In which layers copying and selection are strongest, and in how many runs."""
-    if not set(ROLES) <= set(table):
+    if not set(LAYERS) <= set(table):
         return []
-    there = table.dropna(subset=list(ROLES))
-    counts = there.value_counts(list(ROLES))
+    there = table.dropna(subset=list(LAYERS))
+    counts = there.value_counts(list(LAYERS))
     listed = [f"{copies:.0f} and {selects:.0f} in {n}" for (copies, selects), n in counts.items()]
     text = f"{', '.join(listed) or 'none'} of {len(there)} runs that got to 50%"
     about = f"layers in which copying and selection are strongest{which}"

@@ -174,7 +174,7 @@ def _speed_up(others: pd.DataFrame, base: pd.DataFrame, key: str, factor: float)
     best = min(steps, key=lambda value: (steps[value].max(), steps[value].min()))
     mine = others[others[key] == best]
     common = set(mine["seed"]) & set(base["seed"])
-    some = f", seeds {', '.join(map(str, sorted(common)))}" if 0 < len(common) < len(base) else ""
+    some = f", seeds {', '.join(map(str, sorted(common)))}" if 0 < len(common) < max(len(base), len(mine)) else ""
     if common:
         base, mine = base[base["seed"].isin(common)], mine[mine["seed"].isin(common)]
     ours, slow, bound = mine["half"], np.minimum(base["half"], base["last"]), bool(np.isinf(base["half"]).any())

@@ -19,7 +19,7 @@ from unstuck.papers.lab import TieredRun, finished
 from unstuck.papers.style import BLUE, ORANGE, panels
 
 FORMULA, LEVEL = "d + T/B", 0.9
-#: Over all runs: with the theory's logarithm in the term of T, with a term more and less, and Eq. 6 as it stands.
+#: Over all runs: with the theory's logarithm in the term of T, with a term more and less, and a power of Eq. 6.
 OTHERS = ["d + T*log(T)/B", "d + T + B", "d", "T/B", "sqrt(d)*T*log(sqrt(d)*T/B)/B"]
 
 

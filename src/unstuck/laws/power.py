@@ -27,15 +27,8 @@ from .formula import Term, column, parse
 from .tables import plain_status
 
 Array = NDArray[np.float64]
-UNCOUNTED = {
-    "diverged",
-    "failed",
-    "finished",
-    "interrupted",
-    "running",
-    "stopped",
-    "watched",
-}  # of runs, beside emerged and censored
+#: What else a run may be, beside emerged and censored.
+UNCOUNTED = {"diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"}
 LONGER = "the length of the plateau"
 
 

@@ -2,8 +2,8 @@
 
 Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
 and one of recall, by attention and copying, that was not finished when that signal was chosen. Both are those with the
-longest plateau, without layer norm. Then: how far forecasts
-are off, by the part of the plateau that had elapsed. Right: how often the band holds the end.
+longest plateau, without layer norm. Then: how far forecasts are off, by the part of the plateau that had elapsed.
+Right: how often the band holds the end.
 Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
 median of answers to less than a third of the questions is not drawn, and one of fewer than ten not told.
 """
@@ -78,10 +78,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if name == "between":
             if hopeless is not None:
                 parts.append(protocol.false_signs(hopeless, *tuned).assign(set=HOPELESS))
-                learning = hopeless[hopeless["kind"] != "learning rate 0"]
-                plain = [(run, curve) for run, curve in found if run["name"] == "single_location" and not run["p"]]
-                standard = [pair for pair in plain if protocol.is_standard(pair[0])]
-                parts.append(protocol.gradient_norms(standard, learning).assign(set=GRADIENT))
+                parts.append(_gradients(found, hopeless).assign(set=GRADIENT))
             parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -100,6 +97,13 @@ def _hopeless(file: Path) -> pd.DataFrame | None:
         return None
     curves = pd.read_csv(file)
     return curves[curves["seed"] >= TESTED]
+
+
+def _gradients(found: list[protocol.Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
+    """Norms of the gradient, in runs of Figure 3 and in those that learn but cannot emerge."""
+    plain = [pair for pair in found if pair[0]["name"] == "single_location" and not pair[0]["p"]]
+    standard = [pair for pair in plain if protocol.is_standard(pair[0])]
+    return protocol.gradient_norms(standard, hopeless[hopeless["kind"] != "learning rate 0"])
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -199,16 +203,20 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
         about = "runs that cannot emerge: no end named by attention gain and law"
         claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
-    gradients = dict(list(table[table["set"] == GRADIENT].groupby("method")["said"]))
-    if len(gradients) == 2:
-        shown = {
-            which: f"{x.median():.2f} ({x.min():.2f} to {x.max():.2f}, {len(x)} runs)" for which, x in gradients.items()
-        }
-        text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
-        size = ", ".join(f"{k} = {v}" for k, v in protocol.HOPELESS.items())
-        about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
-        claims.append(Claim(about, text, None, None, "medians and extremes"))
-    return claims
+    return [*claims, *_of_gradients(table[table["set"] == GRADIENT])]
+
+
+def _of_gradients(part: pd.DataFrame) -> list[Claim]:
+    shown = {
+        which: f"{x.median():.2f} ({x.min():.2f} to {x.max():.2f}, {len(x)} runs)"
+        for which, x in part.groupby("method")["said"]
+    }
+    if len(shown) < 2:
+        return []
+    text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
+    size = ", ".join(f"{k} = {v}" for k, v in protocol.HOPELESS.items())
+    about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
+    return [Claim(about, text, None, None, "medians and extremes")]
 
 
 def overview(table: pd.DataFrame) -> pd.DataFrame:

@@ -258,6 +258,14 @@ def test_a_plateau_longer_than_any_that_emerged_is_beyond_the_runs():
     assert said["beyond"].tolist() == ["", "the length of the plateau", "d"]
 
 
+def test_sizes_beyond_the_runs_are_told_where_their_ratio_lies_within():
+    T, B = (x.ravel() for x in np.meshgrid([64.0, 128.0, 256.0, 512.0], [1.0, 2.0, 4.0]))
+    law = fit_power_law({"T": T, "B": B, "plateau_steps": T / B}, "T/B")
+    said = law.predict_interval({"T": [100.0, 1e5, 16.0, 2e6], "B": [1.0, 1e3, 1.0, 1.0]})
+    assert said["beyond"].tolist() == ["", "T, B", "T", "T/B"]
+    assert law.predict_interval({"T": [100.0, 200.0], "B": 0.5})["beyond"].tolist() == ["B", "B"]
+
+
 @pytest.mark.parametrize("word", ["Censored", " censored "])
 def test_a_status_may_have_capitals(word):
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)

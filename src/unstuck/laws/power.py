@@ -50,6 +50,7 @@ class PowerLaw:
     terms: list[Term] = field(repr=False)
     data: Data = field(repr=False)  # all runs that were used, as logarithms from their means
     centre: Array = field(repr=False)  # those means
+    ranges: dict[str, tuple[float, float]] = field(repr=False)  # of the columns, over the emerged runs
     offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
 
     def predict(self, table: Any) -> Array:
@@ -77,9 +78,11 @@ class PowerLaw:
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
         """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
-        that lie outside of the runs that emerged; or, where each lies within, that no plateau so long was seen."""
+        that lie outside of the runs that emerged; or, where each lies within, the columns that do (T and B may where
+        T/B does not); or that no plateau so long was seen."""
         level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
-        logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(_columns(table)))) for term in self.terms])
+        sizes = _columns(table)
+        logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(sizes))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
         middle, low, high = self.likely.predicted(rows, level)
@@ -88,11 +91,12 @@ class PowerLaw:
         about = np.log(plateau - self.offset) - middle
         low, high = (np.exp(x + about) + self.offset for x in (low, high))
         seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
-        outside = (logs < seen.min(0) - 1e-9) | (logs > seen.max(0) + 1e-9)
-        beyond = [", ".join(t.text for t, out in zip(self.terms, row, strict=True) if out) for row in outside]
+        texts = [term.text for term in self.terms]
+        by_term = _outside(dict(zip(texts, logs.T, strict=True)), dict(zip(texts, _spans(seen), strict=True)))
+        by_column = _outside({c: np.broadcast_to(column(c, sizes), len(logs)) for c in self.ranges}, self.ranges)
         slopes = list(self.exponents.values())
         longer = logs @ slopes > (seen @ slopes).max() + 1e-9  # by the law, than those of all sizes that emerged
-        beyond = [where or (LONGER if more else "") for where, more in zip(beyond, longer, strict=True)]
+        beyond = [t or c or (LONGER if more else "") for t, c, more in zip(by_term, by_column, longer, strict=True)]
         return pd.DataFrame({"plateau": plateau, "low": low, "high": high, "beyond": beyond})
 
     def __str__(self) -> str:
@@ -162,10 +166,10 @@ def fit_power_law(
         table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
         if (table.loc[emerged, "plateau_steps"] <= 0).any():
             raise BadInput("offset", offset, "below the shortest plateau")
-    data, centre, late = _gather(table, emerged, terms, sizes)
+    data, centre, late, ranges = _gather(table, emerged, terms, sizes)
     names, n = [t.text for t in terms], int((~data.censored).sum())
     found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
-    found |= {"terms": terms, "data": data, "centre": centre, "offset": offset}
+    found |= {"terms": terms, "data": data, "centre": centre, "ranges": ranges, "offset": offset}
     if data.censored.any():
         return _from_all(names, found, data, centre, level)
     return _from_emerged(names, found, data, centre, level)
@@ -175,6 +179,7 @@ class Gathered(NamedTuple):
     data: Data
     centre: Array  # the means that were taken off the logarithms of the terms
     late: int  # runs that did not emerge, whether it is known by which step or not
+    ranges: dict[str, tuple[float, float]]  # of the formula's columns, over the runs that emerged
 
 
 def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: Sequence[str]) -> Gathered:
@@ -195,8 +200,8 @@ def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: S
     logs = np.column_stack([np.log(term.evaluate(used)) for term in terms])
     _check_identified(terms, logs[: len(runs)])
     centre = logs.mean(0)
-    columns = dict.fromkeys([*(c for term in terms for c in term.columns), *sizes])
-    raw = np.column_stack([column(name, used) for name in columns])
+    named = list(dict.fromkeys(c for term in terms for c in term.columns))
+    raw = np.column_stack([column(name, used) for name in dict.fromkeys([*named, *sizes])])
     _, cell = np.unique(raw, axis=0, return_inverse=True)
     steps = np.concatenate([plateaus, ended["steps"].to_numpy(dtype=float) if len(ended) else []])
     data = Data(
@@ -205,7 +210,8 @@ def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: S
         censored=np.arange(len(logs)) >= len(runs),
         size=cell.ravel(),
     )
-    return Gathered(data, centre, int(late.sum()))
+    ranges = dict(zip(named, _spans(raw[: len(runs), : len(named)]), strict=True))
+    return Gathered(data, centre, int(late.sum()), ranges)
 
 
 def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
@@ -273,31 +279,6 @@ def _likely_offset(data: Data) -> float:
     return float(best.x) if best.fun < loss(0.0) else 0.0
 
 
-def compare_laws(table: Any, formulas: Sequence[str], offset: float | Literal["fit"] = 0.0) -> pd.DataFrame:
-    """Laws over the same runs, the best first: AIC, and the mean log likelihood of a size the law did not see; each
-    with this offset, or with its own most likely one."""
-    columns = list(dict.fromkeys(c for formula in formulas for term in parse(formula) for c in term.columns))
-    rows = []
-    for formula in formulas:
-        law = fit_power_law(table, formula, sizes=columns, offset=offset)
-        row = {"formula": law.formula, "AIC": law.aic, "held out": _held_out(law), "R²": law.r2}
-        rows.append({**row, "offset": law.offset} if offset else row)
-    out = pd.DataFrame(rows).sort_values("AIC", ignore_index=True)
-    return out.assign(AIC=out["AIC"] - out["AIC"].min())
-
-
-def _held_out(law: PowerLaw) -> float:
-    """Mean log likelihood of a run whose size was left out of the fit, over all sizes; the offset stays."""
-    data, total = law.data, law.log_likelihood - law.likely.log_likelihood
-    for size in range(data.sizes):
-        away = data.size != size
-        rest = data.part(away)
-        if rest.X.shape[0] <= rest.X.shape[1] or np.linalg.matrix_rank(rest.X) < rest.X.shape[1]:
-            return float("nan")
-        total += fit(rest).log_likelihood_of(data.part(~away))
-    return total / len(data.y)
-
-
 def _known_end(table: pd.DataFrame) -> pd.Series:
     """Rows whose last step is known."""
     if "steps" not in table:
@@ -308,6 +289,21 @@ def _known_end(table: pd.DataFrame) -> pd.Series:
 
 def _columns(table: Any) -> Any:
     return table if isinstance(table, pd.DataFrame) else {k: np.asarray(v) for k, v in table.items()}
+
+
+def _spans(values: Array) -> list[tuple[float, float]]:
+    """From where to where each column goes."""
+    return [(float(low), float(high)) for low, high in zip(values.min(0), values.max(0), strict=True)]
+
+
+def _outside(values: dict[str, Array], spans: dict[str, tuple[float, float]]) -> list[str]:
+    """For each row, which of the values lie outside of their spans."""
+    names: list[list[str]] = [[] for _ in next(iter(values.values()))]
+    for name, (low, high) in spans.items():
+        slack = 1e-9 * max(1.0, abs(low), abs(high))
+        for row in np.flatnonzero((values[name] < low - slack) | (values[name] > high + slack)):
+            names[row].append(name)
+    return [", ".join(row) for row in names]
 
 
 def _pair(bounds: Array) -> tuple[float, float]:

@@ -567,12 +567,14 @@ def test_the_first_plateau_is_not_taken_from_the_first_fall():
     assert schedule.plateau == pytest.approx(0.565, abs=1e-3)
 
 
-def test_clean_losses_are_compared_with_clean_ones():
-    """With dropout the loss on clean data, without it, is lower from the start: that is no transition."""
+@pytest.mark.parametrize("every", [10, 25, 50, 100, 200])
+def test_clean_losses_are_compared_with_clean_ones(every):
+    """With dropout the loss on clean data, without it, is lower from the start: that is no transition, however seldom
+    it is measured."""
     schedule = DiversitySchedule(patience=50)
-    for k in range(800):
+    for k in range(1200):
         schedule.step(1.0)
-        if k % 10 == 0:
+        if k % every == 0:
             schedule.measured(0.8)
     assert schedule.stage == "repeating"
     assert len(schedule.changes) == 2
@@ -610,6 +612,8 @@ def test_the_floor_counts_for_what_stands_still():
         None,
         {**DiversitySchedule().state_dict(), "stage": "hello"},
         {**DiversitySchedule().state_dict(), "most": 0.0},
+        {**DiversitySchedule().state_dict(), "values": None},
+        {**DiversitySchedule().state_dict(), "floor": "a"},
     ],
 )
 def test_a_state_of_something_else_is_refused(state):

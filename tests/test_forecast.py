@@ -626,6 +626,31 @@ def test_what_is_logged_apart_from_the_trainer_goes_by_its_last_step(tmp_path):
         read_curve(tmp_path / "curve.csv")
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_are_read(tmp_path, separator):
+    lines = [f"{step}{separator}{1 / (step + 1)}" for step in range(5)]
+    (tmp_path / "curve.csv").write_text("\n".join([f"step{separator}loss", *lines]))
+    assert read_curve(tmp_path / "curve.csv")["loss"].tolist() == [1 / (step + 1) for step in range(5)]
+
+
+def test_a_step_may_be_missing_in_a_column_of_whole_numbers(tmp_path):
+    table = pd.DataFrame({"step": pd.array([0, None, 2], dtype="Int64"), "loss": [1.0, 0.9, 0.8]})
+    table.to_parquet(tmp_path / "curve.parquet")
+    with pytest.warns(UserWarning, match="1 of 3 rows have no step"):
+        assert read_curve(tmp_path / "curve.parquet")["step"].tolist() == [0, 2]
+
+
+def test_what_is_dropped_of_a_curve_is_said(tmp_path):
+    """Steps that begin anew each epoch, and a loss with decimal commas."""
+    path = tmp_path / "curve.csv"
+    path.write_text("step,loss\n" + "\n".join(f"{k % 20},{1 / (k + 1)}" for k in range(100)))
+    with pytest.warns(UserWarning, match="80 of 100 rows have a step that stood before.*begin anew each epoch"):
+        assert len(read_curve(path)) == 20
+    path.write_text("step,loss\n" + "\n".join(f'{k},"0,5{k}"' for k in range(9)))
+    with pytest.warns(UserWarning, match="column loss holds no numbers, but such as '0,50'"):
+        assert list(read_curve(path)) == ["step"]
+
+
 def test_a_decimal_comma_is_no_separator_of_thousands(tmp_path):
     (tmp_path / "curve.csv").write_text('step,loss,other\n0,"0,693",1\n1,"0,691",2\n2,"1,693",3\n', encoding="utf-8")
     assert list(read_curve(tmp_path / "curve.csv")) == ["step", "other"]

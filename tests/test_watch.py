@@ -230,7 +230,7 @@ def test_what_cannot_be_watched_is_said():
         Watch(nn.Linear(3, 3), torch.zeros(2, 3)).look(0)
     with pytest.raises(BadInput, match="neither a probe nor a vocabulary"):
         Watch(nn.Linear(3, 3))
-    with pytest.raises(BadInput, match="indices up to 16; `vocabulary` and `length` must fit"):
+    with pytest.raises(BadInput, match=r"48 tokens with indices up to 16, .* must fit it \(IndexError"):
         Watch(Plain(True), vocabulary=17).look(0)
     by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
     assert by_adapter.look(0)["entropy_0_0"] == 0
@@ -247,7 +247,7 @@ def test_induction_is_tested_on_tokens_that_the_data_have():
     for same in (np.array(known), torch.tensor(known), [*known, 3, 5]):
         assert torch.equal(Watch(model, vocabulary=same, length=16).repeated, repeated)
     assert Watch(model, vocabulary=np.int64(10), length=16).repeated.max() < 10
-    for bad in ([3], [3, 3], 1, {"a": 0, "b": 1}, "ab"):
+    for bad in ([3], [3, 3], 1, {"a": 0, "b": 1}, "ab", 32.0, [0.5, 2.7], [-1, 2, 3]):
         with pytest.raises(BadInput, match="vocabulary"):
             Watch(model, vocabulary=bad)
 
@@ -290,7 +290,10 @@ def test_a_softmax_over_something_else_is_no_attention():
 def test_induction_is_not_looked_for_in_attention_to_something_else():
     def both(model, tokens):
         n, columns = tokens.shape
-        return [torch.full((n, 1, columns, columns), 1 / columns), torch.full((n, 1, columns, columns + 20), 0.01)]
+        return [
+            torch.full((n, 1, columns, columns), 1 / columns),
+            torch.full((n, 1, columns, columns + 20), 1 / (columns + 20)),
+        ]
 
     row = Watch(nn.Linear(1, 1), vocabulary=64, attention=both).look(0)
     assert "induction_0_0" in row
@@ -299,7 +302,13 @@ def test_induction_is_not_looked_for_in_attention_to_something_else():
 
 def test_targets_are_a_mask_beside_a_probe():
     model, x = Bare(), torch.randn(3, 5, 4)
-    for targets in (torch.tensor([[1, 2], [0, 3], [4, 4]]), torch.ones(5, dtype=torch.bool), [1, 2]):
+    for targets in (
+        torch.tensor([[1, 2], [0, 3], [4, 4]]),
+        torch.ones(5, dtype=torch.bool),
+        [1, 2],
+        "abc",
+        [[1], [1, 2]],
+    ):
         with pytest.raises(BadInput, match="targets"):
             Watch(model, x, targets=targets)
     with pytest.raises(BadInput, match="without a probe"):
@@ -568,14 +577,145 @@ def test_a_step_is_a_whole_number(step):
         Watch(Plain(True), torch.randint(16, (2, 6)))(step)
 
 
+def test_rows_of_another_probe_are_no_beginning(tmp_path):
+    """Attention differs between sequences: where a probe was drawn anew, a model that never changed seems to move."""
+    model, probe = Plain(True), torch.randint(16, (4, 6))
+    watch = Watch(model, probe, vocabulary=16)
+    watch(0)
+    watch.save(tmp_path / "mine")
+    Watch(model, probe.clone(), vocabulary=16).load(tmp_path / "mine")
+    for other in (
+        Watch(model, (probe + 1) % 16, vocabulary=16),
+        Watch(model, probe, vocabulary=15),
+        Watch(model, probe, targets=probe > 0, vocabulary=16),
+    ):
+        with pytest.raises(BadInput, match="keep the probe beside the checkpoint"):
+            other.load(tmp_path / "mine")
+        other(50)
+        with pytest.raises(BadInput, match="save elsewhere"):
+            other.save(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="this is a file"):
+        watch.save(tmp_path / "file")
+
+
+def test_steps_that_begin_anew_are_not_taken_for_others():
+    watch = Watch(Plain(True), torch.randint(16, (2, 6)), every=10)
+    for step in (0, 10, 20, 20):
+        assert watch(step)
+    with pytest.warns(UserWarning, match="step 0 comes after 20, but steps go on over all epochs; the watch does not"):
+        assert watch(0, loss=1.0) is None
+    with pytest.raises(Impossible, match="steps go on"):
+        watch.look(10)
+    assert watch.curve["step"].tolist() == [0, 10, 20, 20]
+
+
+def dropping():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
+    return layer, torch.optim.SGD(layer.parameters(), lr=0.1)
+
+
+def test_an_adapter_does_not_change_training():
+    """It is called as the built-in recording is: without dropout, gradients or a change of random states."""
+    x, seen = torch.randn(3, 5, 8), []
+
+    def adapter(model, inputs):
+        out = model(inputs)
+        seen.append((model.training, out.requires_grad))
+        return [model.self_attn(inputs, inputs, inputs, average_attn_weights=False)[1]]
+
+    def trained(watched):
+        model, optimizer = dropping()
+        watch = Watch(model, x, every=1, attention=adapter)
+        for step in range(4):
+            if watched:
+                watch(step)
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+        return watch, model
+
+    watch, model = trained(watched=True)
+    _, alone = trained(watched=False)
+    assert set(seen) == {(False, False)}
+    assert model.training
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), alone.parameters(), strict=True))
+    own = Watch(model, x)
+    assert own.look(9)["entropy_0_1"] == pytest.approx(watch.look(9)["entropy_0_1"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (torch.ones(2, 3, 3) / 3, "Tensor in .2, 3, 3."),
+        (np.ones((2, 1, 3, 3)) / 3, "ndarray in"),
+        (None, "NoneType"),
+        (torch.randn(2, 1, 3, 3), "rows do not sum to 1"),
+    ],
+)
+def test_weights_of_ones_own_are_checked(given, says):
+    watch = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [given])
+    with pytest.raises(BadInput, match=says):
+        watch.look(0)
+    with pytest.raises(BadInput, match="could not be run on the probe"):
+        Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: None).look(0)
+
+
+@pytest.mark.parametrize("probe", [[[1, 2], [3, 4]], "abc", torch.full((2, 4), 99), np.ones((2, 3), dtype=int)])
+def test_a_probe_that_the_model_does_not_take_is_a_sentence(probe):
+    with pytest.raises(Impossible, match="Plain could not be run on the probe, which must be what it takes"):
+        Watch(Plain(True), probe).look(0)
+
+
+@pytest.mark.parametrize("model", ["gpt2", lambda x: x])
+def test_a_model_is_a_module(model):
+    with pytest.raises(BadInput, match=r"torch\.nn\.Module"):
+        Watch(model, torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("variant", ["causal_upper_left", "causal_lower_right"])
+def test_pytorchs_own_causal_bias(variant):
+    from torch.nn.attention import bias
+
+    class Biased(nn.Module):
+        def forward(self, q, k):
+            return F.scaled_dot_product_attention(q, k, k, attn_mask=getattr(bias, variant)(3, 5))
+
+    q, k = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
+    (weights,) = attention_maps(Biased(), (q, k))
+    assert weights.shape == (2, 1, 3, 5)
+    assert torch.allclose(weights @ k, Biased()(q, k), atol=1e-6)
+
+
+def test_induction_with_a_sink_and_without_a_layer_that_could_show_it():
+    class Sink(nn.Module):
+        def __init__(self, **options):
+            super().__init__()
+            self.embed, self.layer = nn.Embedding(16, 8), nn.MultiheadAttention(8, 2, batch_first=True, **options)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            return self.layer(x, x, x)[0]
+
+    plain, sink = Sink(), Sink(add_zero_attn=True)  # a column more, at the end
+    sink.load_state_dict(plain.state_dict())
+    found = [Watch(model, vocabulary=16).look(0)["induction_0_1"] for model in (plain, sink)]
+    assert 0.9 * found[0] < found[1] < found[0]
+    with pytest.raises(BadInput, match="vocabulary is 'given', but must be left out"):
+        Watch(Sink(add_zero_attn=True, add_bias_kv=True), vocabulary=16).look(0)
+
+
 def test_a_logged_step_is_not_the_step():
     row = Watch(Plain(True), torch.randint(16, (2, 6)))(50, step=7.0, loss=1.0)
     assert (row["step"], row["loss"]) == (50.0, 1.0)
 
 
 def test_a_resumed_watch_goes_on_and_a_run_of_its_own_is_left_alone(tmp_path):
+    probe = torch.randint(16, (2, 6))
+
     def watched(steps):
-        watch = Watch(Plain(True), torch.randint(16, (2, 6)), every=1)
+        watch = Watch(Plain(True), probe, every=1)
         for step in steps:
             watch(step, loss=float(step))
         return watch

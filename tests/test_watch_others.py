@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from unstuck import Watch
+from unstuck.errors import Impossible
 from unstuck.watch import attention_maps
-from unstuck.watch.callbacks import lightning_callback, trainer_callback
+from unstuck.watch.callbacks import check_trained, lightning_callback, trainer_callback
 
 transformers = pytest.importorskip("transformers")
 SMALL = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
@@ -58,6 +59,20 @@ def test_the_trainer_of_hugging_face(tmp_path):
     assert watch.curve["step"].tolist() == [0, 2, 4, 6]  # 0: what later looks are compared with
     assert watch.curve["train_loss"].notna().tolist() == [False, True, True, True]
     assert {"entropy_0_0", "entropy_1_3", "distance_0_0"} <= set(watch.curve)
+
+
+def test_a_model_that_the_trainer_does_not_train_is_said(tmp_path):
+    kind, config = gpt2()
+    watch = Watch(kind(config), {"input_ids": torch.randint(32, (4, 12))}, every=2)
+    data = [{"input_ids": row, "labels": row} for row in torch.randint(32, (8, 12))]
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=2, report_to=[], use_cpu=True)
+    trainer = transformers.Trainer(
+        model_init=lambda: kind(config), args=arguments, train_dataset=data, callbacks=[trainer_callback(watch)]
+    )
+    with pytest.raises(Impossible, match="not trained here"):
+        trainer.train()
+    part = nn.Sequential(watch.model)
+    check_trained(watch, part)  # the whole of which the watched model is a part
 
 
 @pytest.mark.parametrize("batches", [1, 4])  # to an optimiser step

@@ -58,9 +58,17 @@ def _directory(path: Path) -> pd.DataFrame:
 
 def _table(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+        table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+        if path.suffix.lower() == ".csv" and len(table.columns) == 1 and (sep := _separator(str(table.columns[0]))):
+            table = pd.read_csv(path, sep=sep)
     except Exception as e:
         raise BadInput("SOURCE", str(path), f"a table that can be read ({type(e).__name__})") from e
+    return table
+
+
+def _separator(header: str) -> str:
+    """What stands between names where it is not a comma."""
+    return next((sep for sep in (";", "\t") if sep in header), "")
 
 
 def _tensorboard(source: Path) -> pd.DataFrame:
@@ -145,8 +153,27 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     if lost.any():
         message = f"{lost.sum()} of {len(table)} rows have no step in their column {name}, such as "
         warnings.warn(f"{message}{str(table.loc[lost, name].iloc[0])!r}; they are left out", UserWarning, stacklevel=3)
-    numbers = numbers.assign(step=steps)[there].dropna(axis=1, how="all")
+    numbers = numbers.assign(step=steps)[there]
+    _warn_of_text(table[there], numbers)
+    numbers = numbers.dropna(axis=1, how="all")
+    _warn_of_epochs(numbers)
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
+
+
+def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:
+    """Columns that hold something, but no number, such as 0,55 with a comma, are dropped; that is said of a loss."""
+    for name in _losses(numbers):
+        if numbers[name].isna().all() and table[name].notna().any():
+            like = table[name].dropna().iloc[0]
+            warnings.warn(f"column {name} holds no numbers, but such as {str(like)!r}; it is left out", stacklevel=4)
+
+
+def _warn_of_epochs(numbers: pd.DataFrame) -> None:
+    """Where steps begin anew each epoch most rows would be lost without a word."""
+    again = max((numbers.loc[numbers[c].notna(), "step"].duplicated().sum() for c in numbers if c != "step"), default=0)
+    if again > len(numbers) / 10:
+        message = f"{again} of {len(numbers)} rows have a step that stood before: of each step the last row counts"
+        warnings.warn(f"{message}. Do steps begin anew each epoch? They must go on", UserWarning, stacklevel=4)
 
 
 def _step_column(table: pd.DataFrame) -> str | None:
@@ -159,7 +186,7 @@ def _steps(column: pd.Series) -> pd.Series:
     """As numbers; 12,000 is one, of steps, which have no decimals."""
     if not pd.api.types.is_numeric_dtype(column):
         column = column.map(lambda x: x.replace(",", "") if isinstance(x, str) and THOUSANDS.fullmatch(x) else x)
-    return pd.to_numeric(column, errors="coerce")
+    return pd.to_numeric(column, errors="coerce").astype(float)
 
 
 def astray(curve: pd.DataFrame, column: str) -> str | None:

@@ -91,11 +91,12 @@ class RunDirectory:
     def write_curve(self, curve: pd.DataFrame) -> None:
         self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
 
-    def write_watched(self, model: str, step: int) -> None:
-        """What makes a directory with somebody else's curve a run: the model's name, and how far it has come."""
+    def write_watched(self, model: str, step: int, probe: str) -> None:
+        """What makes a directory with somebody else's curve a run: the model's name, how far it has come, and a mark of
+        what was looked at."""
         spec = {"task": {"name": "watched"}, "model": {"name": model}, "optim": {}, "train": {}}
         self._write("spec.yaml", yaml.safe_dump(spec, sort_keys=False).encode())
-        self.write_status({"state": "watched", "step": step})
+        self.write_status({"state": "watched", "step": step, "probe": probe})
 
     def write_maps(self, maps: pd.DataFrame) -> None:
         """Add the maps of one step, in the place of those that a run before its resumption may have left."""

@@ -182,7 +182,8 @@ class DiversitySchedule:
         self.last = level
         stood = [clean for step, clean in self.measurements if step > self.steps - len(self.detector.lately())]
         stood = stood if len(stood) >= LATELY else self.clean[-LATELY:]
-        self.last_clean, self.last_many = (median(stood), len(stood)) if len(stood) >= LATELY else (level, LATELY)
+        known = len(stood) >= LATELY
+        self.last_clean, self.last_many = (median(stood), len(stood)) if known else (None, 0)
         self._change(self.next, "repeating")
 
     def _learnt(self, loss: float) -> bool:
@@ -209,14 +210,27 @@ class DiversitySchedule:
             return
         self.clean.append(clean)
         self.measurements = [*self.measurements[1 - RECENT :], (self.steps, clean)]
-        if self.stage != "repeating" or self.last_clean is None:
+        if self.stage != "repeating":
             del self.clean[:-LATELY]
+            return
+        if self.last_clean is None:
+            self._begin_comparing()
             return
         noise = _noise([clean for _, clean in self.measurements])
         enough = math.ceil((self._chance(noise, 1) / (self.fall * self.last_clean)) ** 2) if self.last_clean else 0
         # A deep fall shows in a few values, however noisy; that one of `fall` is not hidden takes more.
         if any(self._transition(many, noise) for many in sorted({LATELY, max(LATELY, enough)})):
             self._change(0.0, "released")
+
+    def _begin_comparing(self) -> None:
+        """Of the time before repetition too little is known on clean data. So what is seen of them first is compared
+        with, or the loss of the plateau in training, whichever is lower: repetition may have raised the one, and
+        dropout the other."""
+        if len(self.clean) == LATELY and self.last is not None:
+            first = median(self.clean)
+            self.last_clean, self.last_many = min(first, self.last), LATELY
+            if first <= self.mastered * self.last:
+                self._change(0.0, "released")
 
     def _transition(self, many: int, noise: float) -> bool:
         """Have the last so many measurements on clean data fallen, by more than their noise?"""
@@ -263,17 +277,19 @@ class DiversitySchedule:
             raise BadInput("state", sorted(state) if isinstance(state, dict) else state, "what state_dict() gave")
         if not _number(state["most"]) or not state["most"] > 0:
             raise BadInput("most of the state", state["most"], "a number above 0, as state_dict() gave it")
-        more, up = self.most / state["most"], state["floor"] - self.floor
-        for name in PROGRESS:
-            setattr(self, name, state[name])
-        for name in AMOUNTS:
-            setattr(self, name, state[name] * more)
-        for name in LEVELS:
-            setattr(self, name, None if state[name] is None else max(0.0, state[name] + up))
-        self.clean = [max(0.0, x + up) for x in state["clean"]]
-        self.measurements = [(int(step), max(0.0, float(clean) + up)) for step, clean in state["measurements"]]
-        self.detector.values = [max(0.0, x + up) for x in state["values"]]
-        self.changes = [(int(step), float(level)) for step, level in state["changes"]]
+        try:
+            more, up = self.most / state["most"], state["floor"] - self.floor
+            kept: dict[str, Any] = {name: state[name] if name == "stage" else int(state[name]) for name in PROGRESS}
+            kept |= {name: state[name] * more for name in AMOUNTS}
+            kept |= {name: None if state[name] is None else max(0.0, state[name] + up) for name in LEVELS}
+            kept["clean"] = [max(0.0, x + up) for x in state["clean"]]
+            kept["measurements"] = [(int(step), max(0.0, float(clean) + up)) for step, clean in state["measurements"]]
+            kept["changes"] = [(int(step), float(level)) for step, level in state["changes"]]
+            values = [max(0.0, x + up) for x in state["values"]]
+        except (TypeError, ValueError) as e:
+            raise BadInput("state", state, f"what state_dict() gave ({e})") from e
+        vars(self).update(kept)
+        self.detector.values = values
 
 
 STAGES = ("diverse", "repeating", "released", "done")

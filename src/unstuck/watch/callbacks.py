@@ -6,6 +6,7 @@ from typing import Any
 
 from unstuck.errors import Impossible
 
+from .record import unwrapped
 from .watch import Watch
 
 
@@ -14,15 +15,28 @@ def due(watch: Watch, step: int) -> bool:
     return step % watch.every == 0 and not (watch.rows and watch.rows[-1]["step"] == step)
 
 
+def check_trained(watch: Watch, trained: Any) -> None:
+    """Is the watched model, or some of it, the one that is trained? Modules tell: parameters may be laid out anew."""
+    of_trainer = {id(module) for module in trained.modules()} if hasattr(trained, "modules") else None
+    if of_trainer is not None and not any(id(module) in of_trainer for module in unwrapped(watch.model).modules()):
+        raise Impossible(
+            f"the watch looks at a {type(watch.model).__name__} that is not trained here: it must be made of the "
+            "model that the trainer has; one given as `model_init` is made anew when training begins"
+        )
+
+
 def trainer_callback(watch: Watch) -> Any:
     """For the Hugging Face Trainer: `Trainer(..., callbacks=[trainer_callback(watch)])`."""
+    if find_spec("transformers") is None:
+        raise Impossible("the Hugging Face Trainer is not installed: pip install transformers")
     from transformers import TrainerCallback
 
     class WatchCallback(TrainerCallback):
         """Looks before the first and after every so many optimiser steps, and takes the loss the Trainer logged last,
         which is the mean of its `logging_steps` before that."""
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+            check_trained(watch, model)
             self._look(state)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -51,7 +65,8 @@ def lightning_callback(watch: Watch) -> Any:
     class WatchCallback(base):  # type: ignore[misc]
         """Looks before the first and after every so many optimiser steps, and takes what was logged by name."""
 
-        def on_train_start(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        def on_train_start(self, trainer: Any, module: Any = None, **kwargs: Any) -> None:
+            check_trained(watch, module)
             self._look(trainer)
 
         def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:

@@ -2,14 +2,15 @@
 
 Fast kernels return no weights. While the model runs on the batch, every call of `scaled_dot_product_attention` is
 noticed, and its weights are computed a second time from the queries and keys it was given; so is the attention of
-`torch.nn.MultiheadAttention`, and a softmax over (n, heads, rows, columns) is taken as it is. The model runs as it
-always does: same implementation, same numbers. Weights without a batch or heads get an axis of one for them.
+`torch.nn.MultiheadAttention`, and a softmax over (n, heads, rows, columns) is taken as it is, where rows are not more
+than columns: others have four axes too. The model runs as it always does: same implementation, same numbers. Weights
+without a batch or heads get an axis of one for them.
 """
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -74,9 +75,20 @@ def _weights(
         ahead = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(ahead, -math.inf)
     if attn_mask is not None:
+        attn_mask = _plain(attn_mask, rows, columns)
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may look at nothing looks at nothing
     return scores.softmax(-1).masked_fill(hidden, 0.0)
+
+
+def _plain(mask: Tensor, rows: int, columns: int) -> Tensor:
+    """A mask as numbers: PyTorch's own causal bias stands for one and holds none. Its module, which loads the compiler,
+    is there if one was made."""
+    bias = sys.modules.get("torch.nn.attention.bias")
+    if bias is None or not isinstance(mask, bias.CausalBias):
+        return mask
+    ends = mask.variant == bias.CausalVariant.LOWER_RIGHT  # there the last row sees all, else the first row one column
+    return torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril(columns - rows if ends else 0)
 
 
 def _weights_of_module(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
@@ -139,26 +151,32 @@ def _uncompiled() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager")
 
 
-@torch.no_grad()
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """While one looks at a model: no dropout, no gradients, nothing compiled anew; then its modes and the random states
+    are what they were."""
+    training = [module for module in model.modules() if module.training]
+    devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
+    with torch.no_grad(), torch.random.fork_rng(devices=devices), _uncompiled():
+        try:
+            for module in training:  # not by eval(), which some answer by changing their weights
+                module.training = False
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
 def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> None:
     """Hand the weights of every attention call of the model on `inputs` to `take`, as `attention_maps` gives them, one
     after the other: only those of one layer are there at a time."""
     model = unwrapped(model)
-    training = [module for module in model.modules() if module.training]
     inputs = beside(model, inputs)
-    devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
-    with torch.random.fork_rng(devices=devices), _uncompiled():
-        try:
-            for module in training:  # not by eval(), which some answer by changing their weights
-                module.training = False
-            with _Recorder(take):
-                if isinstance(inputs, Mapping):
-                    model(**inputs)
-                else:
-                    model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
-        finally:
-            for module in training:
-                module.training = True
+    with undisturbed(model), _Recorder(take):
+        if isinstance(inputs, Mapping):
+            model(**inputs)
+        else:
+            model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
 
 
 def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:

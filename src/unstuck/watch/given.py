@@ -1,0 +1,89 @@
+"""What users give a `Watch`, checked: positions, token indices, own weights; and a mark of what it looks at."""
+
+import hashlib
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unstuck.errors import BadInput
+from unstuck.forecast.signals import LINKS
+
+
+def indices(vocabulary: Any) -> Tensor:
+    """The different token indices of a vocabulary: a number of them, or the indices themselves."""
+    wanted = "a number of tokens, or a list of their indices"
+    try:
+        known = torch.arange(int(vocabulary)) if isinstance(vocabulary, Integral) else torch.as_tensor(vocabulary)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput("vocabulary", vocabulary, wanted) from e
+    if known.dtype == torch.bool or known.is_floating_point() or known.is_complex() or (known < 0).any():
+        raise BadInput("vocabulary", vocabulary, f"{wanted}, whole numbers from 0 on")
+    known = known.flatten().long().unique()
+    if len(known) < 2:
+        raise BadInput("vocabulary", vocabulary, f"{wanted}, at least 2")
+    return known
+
+
+def masks(targets: Any, probe: Any) -> dict[str, Tensor]:
+    """What is watched, by the name of its columns."""
+    if targets is None:
+        return {}
+    by_name = targets if isinstance(targets, Mapping) else {LINKS[0]: targets}
+    if not {LINKS[0]} <= set(by_name) <= set(LINKS):
+        raise BadInput("targets", ", ".join(map(str, by_name)) or "empty", f"masks named {' and '.join(LINKS)}")
+    return {name: _mask(mask, probe) for name, mask in by_name.items()}
+
+
+def _mask(targets: Any, probe: Any) -> Tensor:
+    wanted = "True or False in (n, columns) or (n, rows, columns), beside a probe of n sequences"
+    if probe is None:
+        raise BadInput("targets", "given without a probe", wanted)
+    try:
+        mask = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput("targets", targets, wanted) from e
+    if mask.dtype != torch.bool or mask.dim() not in (2, 3):
+        raise BadInput("targets", f"{mask.dtype} in {tuple(mask.shape)}", wanted)
+    if not mask.any():
+        raise BadInput("targets", "False everywhere", "True for the tokens that are to be attended")
+    return mask
+
+
+def own_weights(weights: Any) -> Tensor:
+    """The weights of a layer that a user's function gave, if they are that."""
+    wanted = "the attention weights of a layer, a tensor of (n, heads, rows, columns)"
+    if not isinstance(weights, Tensor) or weights.dim() != 4:
+        shape = f" in {tuple(weights.shape)}" if hasattr(weights, "shape") else ""
+        raise BadInput("what `attention` gave", f"{type(weights).__name__}{shape}", wanted)
+    total = weights.float().sum(-1)
+    if (((total - 1).abs() > 0.02) & (total.abs() > 0.02)).any() or (weights < -0.02).any():  # NaN is let through
+        raise BadInput("what `attention` gave", "a tensor whose rows do not sum to 1", f"{wanted}, after the softmax")
+    return weights
+
+
+def mark(*given: Any) -> str:
+    """A hash of all tensors and plain values in what is given: the same for what is equal, here and after a resume."""
+    digest = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, Mapping):
+            for name in sorted(value, key=str):
+                digest.update(str(name).encode())
+                add(value[name])
+        elif isinstance(value, (tuple, list)):
+            digest.update(f"{len(value)}".encode())
+            for part in value:
+                add(part)
+        elif isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufc"):
+            plain = torch.as_tensor(value).detach().cpu().contiguous()
+            digest.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
+            digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, (str, int, float, bool)):
+            digest.update(repr(value).encode())
+
+    add(given)
+    return digest.hexdigest()[:16]

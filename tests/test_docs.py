@@ -56,7 +56,7 @@ def test_every_test_that_the_errata_name_exists():
 def test_pictures_in_the_pages_exist():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
-            assert (ROOT / target).is_file(), (page.name, target)
+            assert (page.parent / target).is_file(), (page.name, target)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,12 @@ def test_the_model_of_contributing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("flat.py").write_text(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1))
     words = ["train", "regression", "model.name=flat.py", "model.width=8", "task.T=4", "task.d=1", "train.max_steps=8"]
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["steps"] == 8
+    found = []
+    for store in ("one", "two"):  # it draws its weights from no generator that it was handed, and is the same still
+        assert main([*words, "--out", store, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["steps"] == 8
+    assert found[0]["final"]["test_loss"] == found[1]["final"]["test_loss"]
 
 
 def test_the_example_task_sweeps_fits_and_plots(tmp_path):

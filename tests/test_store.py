@@ -13,12 +13,14 @@ import time
 import warnings
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from unstuck.api import run_spec
 from unstuck.cli import main
 from unstuck.models.transformer import Transformer
+from unstuck.runs.columns import telling_columns
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Damaged, Store
 from unstuck.runs.sweep import expand, run_sweep, stored_results
@@ -44,6 +46,23 @@ def store(tmp_path):
     for seed in range(4):
         execute(load_spec("regression", [*TINY, "train.max_steps=6", f"seed={seed}"]), store, keep=True)
     return store
+
+
+def test_columns_that_tell_runs_of_one_task_apart():
+    """Settings that tasks do not share differ between all runs of a store, and say nothing."""
+    table = pd.DataFrame(
+        {
+            "run_id": ["a", "b", "c"],
+            "task": ["x", "x", "y"],
+            "d": [1, 2, None],
+            "tokens": [None, None, 9],
+            "thresholds": [[0.1], [0.2], [0.3]],
+            "crossing_0.1": [1.0, 2.0, 3.0],
+            "status": ["emerged"] * 3,
+        }
+    )
+    assert telling_columns(table) == ["run_id", "task", "status", "d"]
+    assert telling_columns(table[:2]) == ["run_id", "status", "d"]
 
 
 def test_a_damaged_file_is_named_and_the_rest_works(store, capsys):

@@ -1,4 +1,5 @@
-"""Let the documentation show the committed pictures: results/NAME.png is the page's results/NAME.png."""
+"""Let the documentation show the committed pictures. In the repository a page has them at ../results/NAME.png; the site
+gets copies at results/NAME.png."""
 
 from pathlib import Path
 from typing import Any
@@ -11,3 +12,7 @@ def on_files(files: Files, config: Any) -> Files:
     for picture in sorted((root / "results").glob("*.png")):
         files.append(File.generated(config, f"results/{picture.name}", abs_src_path=str(picture)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    return markdown.replace("](../results/", "](results/")

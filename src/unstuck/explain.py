@@ -20,10 +20,11 @@ def _console() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def _table(*columns: str) -> Table:
+def _table(*columns: str, whole: int = 1) -> Table:
+    """A table whose first columns, as many as are to stay `whole`, are never folded: names and ids are typed again."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place < whole)
     return table
 
 
@@ -131,13 +132,14 @@ def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
         steps = f"{row['steps']:,}" if row["steps"] else "–"
         table.add_row(
             row["figure"],
-            f"{row['count']} {row['what']}{'s' if row['count'] > 1 else ''}",
+            f"{row['count']} × {row['what']}",
             steps,
             _duration(row["hours"]),
         )
     console = _console()
     console.print(table)
-    console.print(f"\nin all about {_duration(hours)}; nothing was run.")
+    shared = ", where runs that figures share count in each" if len({row["figure"] for row in rows}) > 1 else ""
+    console.print(f"\nin all about {_duration(hours)}{shared}; nothing was run.")
 
 
 def _duration(hours: float) -> str:
@@ -163,7 +165,6 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
 
 def explain_costs(rows: list[dict[str, Any]], profile: str, assumed: str) -> None:
     table = _table("figure", "runs", "steps", "operations", "on a core", "on a GPU")
-    table.columns[0].no_wrap = True
     for row in rows:
         trained = row["flops"] > 0
         table.add_row(
@@ -306,13 +307,15 @@ def explain_runs(table: Any, directory: Path) -> None:
     if table.empty:
         _console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
         return
-    varied = [c for c in table.columns if len(set(table[c].map(str))) > 1 and not c.startswith("crossing_")]
-    fixed = [c for c in ("status", "plateau_steps", "steps", "seconds") if c in table.columns]
-    columns = ["run_id", *(c for c in varied if c not in ("run_id", *fixed)), *fixed]
-    view = _table(*columns)
+    from unstuck.runs.columns import telling_columns
+
+    columns = telling_columns(table)
+    view = _table(*columns, whole=len(columns))
     for row in table[columns].itertuples(index=False):
         view.add_row(*(escape(_cell(v)) for v in row))
-    _console().print(view)
+    wide = Console(width=10_000).measure(view).maximum
+    console = Console(highlight=False, soft_wrap=True, width=max(wide, _console().width))  # rather cut than folded
+    console.print(view)
     same = table["status"].value_counts()
     _console().print("\n" + ", ".join(f"{n} {status}" for status, n in same.items()))
 
@@ -332,4 +335,7 @@ def explain_run_costs(rows: list[dict[str, Any]], hours: float) -> None:
         table.add_row(row["run_id"], task, model, str(spec["seed"]), f"{row['steps']:,}", _duration(row["hours"]))
     console = _console()
     console.print(table)
-    console.print(f"\n{len(rows)} runs, in all about {_duration(hours)} on one core; nothing was run.")
+    runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    bound = all(row["steps"] >= row["spec"]["train"]["max_steps"] for row in rows)  # of other tasks no law is known
+    total = f"{'at most' if bound else 'about'} {_duration(hours)}"
+    console.print(f"\n{runs}, in all {total} on one core; nothing was run.")

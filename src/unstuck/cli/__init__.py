@@ -22,7 +22,7 @@ unstuck: how long a Transformer sits on a plateau, why, and how to get it off so
 Start with
   unstuck predict --T 512 --d 64                               how long will the plateau be? (theory, at once)
   unstuck train regression task.T=16 task.d=8                  train one; it emerges within half a minute
-  unstuck sweep regression task.T=8,16 task.d=4,6,8,12         eight of them, two at a time
+  unstuck sweep regression task.T=8,16 task.d=4,6,8,12         eight of them, one on each core
   unstuck fit runs "d + T"                                     the law they follow
   unstuck report runs                                          one page about all of it: runs/report.html
 
@@ -79,7 +79,8 @@ def _usage_sentence(error: Exception) -> str | None:
         return None
     text = " ".join(str(message()).split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    return f"{text}; see `{context.command_path if context else 'unstuck'} --help`."
+    see = " See" if text.endswith("?") else "; see"
+    return f"{text}{see} `{context.command_path if context else 'unstuck'} --help`."
 
 
 def entry() -> None:

@@ -189,8 +189,8 @@ def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: S
     if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
         raise BadInput("plateau_steps", "missing, infinite or not positive in an emerged run", "a number above 0")
     if len(runs) <= len(terms) + 1:
-        need = f"a table of at least {len(terms) + 2} runs with status 'emerged' for {len(terms)} terms"
-        raise BadInput("the table", f"one of {len(runs)} such runs", need)
+        need = f"at least {len(terms) + 2}, to fit {len(terms)} terms; `unstuck sweep` makes more"
+        raise BadInput("the number of runs with status 'emerged'", len(runs), need)
 
     if np.ptp(np.log(plateaus)) < 1e-12:
         raise BadInput("plateau_steps", "the same in all emerged runs", "one that varies, to have a law")

@@ -77,7 +77,7 @@ def load(name: str) -> FigureModule:
     known = entries()
     if name not in known:
         raise BadInput(
-            "figure", name, "a figure that `unstuck figures` lists, or 'all'" + nearest(name, [*known, "all"])
+            "figure", name, "a figure that `unstuck figures` lists, 'theory' or 'all'" + nearest(name, [*known, "all"])
         )
     if not is_available(name):
         raise BadInput("figure", name, f"one that is available; this one still needs {known[name].needs}")

@@ -13,6 +13,7 @@ import pandas as pd
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
+from unstuck.runs.columns import RESULTS, telling_columns
 from unstuck.runs.store import RunDirectory, Store
 from unstuck.spec.run import TrainSpec
 
@@ -30,7 +31,6 @@ MEASURES = {
 }
 SIZES = ("d", "T", "tokens", "pairs", "B")
 MANY, ENOUGH = 12, 6  # sets of runs tried for laws, and emerged runs a law needs
-RESULTS = ("status", "plateau_steps", "steps", "seconds")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
 
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
     """Names of the columns that are worth showing, and the rows as plain values."""
-    names = _columns(table)
+    names = telling_columns(table)
     shown = table[names].astype(object).where(table[names].notna(), None)
     return names, [[plain(v) for v in row] for row in shown.itertuples(index=False)]
 
@@ -83,14 +83,6 @@ def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
 def curve_of(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
     """What is measured over a run, at so many points."""
     return _thin(_measured(curve), points)
-
-
-def _columns(table: pd.DataFrame) -> list[str]:
-    """The run's id, what came of it, and what differs between runs."""
-    simple = [c for c in table if not table[c].map(lambda v: isinstance(v, (list, dict))).any()]
-    varied = [c for c in simple if c not in RESULTS and len(set(map(str, table[c]))) > 1]
-    kept = [c for c in varied if c != "run_id" and not str(c).startswith("crossing_")]
-    return ["run_id", *(c for c in RESULTS if c in table), *kept]
 
 
 def plain(value: Any) -> Any:

@@ -34,10 +34,10 @@ def look() -> AbstractContextManager[None]:
     return mpl.rc_context(_RC)
 
 
-def panels(columns: int = 1, *, width: float = 4.4, height: float = 3.5) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side."""
-    picture = Figure(figsize=(width * columns, height), layout="constrained")
-    return picture, picture.subplots(1, columns, squeeze=False)[0].tolist()
+def panels(columns: int = 1, rows: int = 1, *, width: float = 4.4, height: float = 3.5) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side, and row by row."""
+    picture = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return picture, picture.subplots(rows, columns, squeeze=False).ravel().tolist()
 
 
 def legend_outside(picture: Figure, axes: Axes, *, loc: Any = "outside right center", **options: Any) -> None:

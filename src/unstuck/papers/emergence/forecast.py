@@ -109,7 +109,8 @@ def _gradients(found: list[protocol.Measured], hopeless: pd.DataFrame) -> pd.Dat
 def draw(table: pd.DataFrame) -> Figure:
     drawn = set(zip(table["set"], table["method"], strict=True))
     examples = [name for name, (method, _) in EXAMPLES.items() if {(name, LOSS), (name, method)} <= drawn]
-    picture, (*left, middle, right) = panels(len(examples) + 2, width=4.3, height=3.9)
+    rows, columns = (2, 2) if len(examples) == 2 else (1, len(examples) + 2)
+    picture, (*left, middle, right) = panels(columns, rows, width=4.8, height=3.6)
     for ax, name in zip(left, examples, strict=True):
         _draw_example(ax, table[table["set"] == name], *EXAMPLES[name])
     scored = protocol.scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
@@ -128,7 +129,7 @@ def draw(table: pd.DataFrame) -> Figure:
     middle.set(yscale="log", ylabel="median error of the forecast", ylim=(0.03, 6))
     middle.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["5%", "10%", "20%", "50%", "100%", "200%", "500%"])
     middle.minorticks_off()
-    legend_outside(picture, middle, loc="outside lower center", ncols=6)
+    legend_outside(picture, middle, loc="outside lower center", ncols=3)
     right.axhspan(0.7, 0.9, color="#EEEEEE", zorder=0)
     right.set(ylabel="the 80% band holds the end", ylim=(0, 1.03))
     return picture

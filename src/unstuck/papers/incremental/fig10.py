@@ -66,7 +66,7 @@ def draw(table: pd.DataFrame) -> Figure:
     for level in HeadFlow().levels[:-1]:
         axes[2].axhline(level, color="#999999", lw=0.8, ls=":")
     axes[2].set(xscale="log", xlabel="time", ylabel="loss", title="loss of each pattern, in all, and its levels")
-    axes[2].legend(loc="upper right")
+    axes[2].legend(loc="center right")
     legend_outside(picture, axes[0])
     return picture
 

@@ -3,6 +3,7 @@
     <!-- claims: fig1c fig2-left:2 -->    paper and ours, a row a claim, from results/NAME.json; the first two of one
     <!-- claims: forecast/cannot -->      those of its claims that are about "cannot"
     <!-- overview: forecast -->           what the figure says in short of results/NAME.csv
+    <!-- overview: forecast:brief -->     the same by another function of the figure's file
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
     <!-- verdicts: all -->                how many claims of all figures agree with the papers
     <!-- provenance: fig1c -->            commit, date and machine of that result
@@ -63,7 +64,8 @@ def overview(name: str) -> str:
 
     from unstuck.papers.figure import load
 
-    short = load(name.strip()).overview(pd.read_csv(RESULTS / f"{name.strip()}.csv"))  # type: ignore[attr-defined]
+    name, _, function = name.strip().partition(":")
+    short = getattr(load(name), function or "overview")(pd.read_csv(RESULTS / f"{name}.csv"))
     return rows_to_markdown(list(short), short.astype(str).to_numpy().tolist())
 
 

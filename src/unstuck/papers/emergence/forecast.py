@@ -45,6 +45,13 @@ SETS = {  # of runs, in words, and how their ends are forecast
     "recall": ("recall", ["links", protocol.CORRECTED, "gain", "progress law", "sharpening", "twice elapsed"]),
     "recall since": ("recall, made since", ["links", "gain", "twice elapsed"]),
 }
+#: Of those, what someone with a stuck run wants to know first.
+BRIEF = {
+    "between": ("like ours, other sizes", ["gain and law", "gain", "sharpening", "loss extrapolated", "twice elapsed"]),
+    "beyond": ("larger than those of the law", ["gain and law"]),
+    "cross-sample repetition": SETS["cross-sample repetition"],
+    "recall": ("recall: learnt in two steps", ["links", "gain"]),
+}
 #: Sets of which a run is drawn: by what its end is forecast, and what is drawn under that.
 EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("links", "test_accuracy")}
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
@@ -222,8 +229,17 @@ def _of_gradients(part: pd.DataFrame) -> list[Claim]:
 
 def overview(table: pd.DataFrame) -> pd.DataFrame:
     """For a page: a row for each set of runs and method, median errors with the coverage of the 80% band."""
+    return _rows(table, SETS)
+
+
+def brief(table: pd.DataFrame) -> pd.DataFrame:
+    """The same, of what one wants to know first."""
+    return _rows(table, BRIEF)
+
+
+def _rows(table: pd.DataFrame, sets: dict[str, tuple[str, list[str]]]) -> pd.DataFrame:
     rows = []
-    for name, (words, methods) in SETS.items():
+    for name, (words, methods) in sets.items():
         part = table[table["set"] == name]
         found: list[dict[str, str]] = []
         for method in _given(methods, part):

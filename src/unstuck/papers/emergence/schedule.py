@@ -244,8 +244,23 @@ def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    found = summary(table)
-    return [claim for case in found["case"].unique() for claim in _claims(case, found[found["case"] == case])]
+    found, claims = summary(table), []
+    for case in found["case"].unique():
+        claims += _claims(case, found[found["case"] == case])
+        scheduled = table[(table["case"] == case) & (table["way"] == "schedule")]
+        text = "; ".join(_stretches(run) for _, run in scheduled.groupby("seed"))
+        claims += (
+            [Claim(f"{case}: looks at which the schedule repeats, seeds in order", text, None, None)] if text else []
+        )
+    return claims
+
+
+def _stretches(run: pd.DataFrame) -> str:
+    """From where to where a run repeats, by the rows of its curve."""
+    run = run.sort_values("step")
+    repeats = run["repetition"] > 0
+    parts = run.loc[repeats, "step"].groupby((~repeats).cumsum()[repeats])
+    return " and ".join(f"{part.min():.0f} to {part.max():.0f}" for _, part in parts) or "none"
 
 
 def overview(table: pd.DataFrame) -> pd.DataFrame:

@@ -148,8 +148,8 @@ def test_laws_are_ranked_over_the_same_runs():
     table = simulated(np.random.default_rng(3), 60, 2, 0.05, 0.1)
     ranking = compare_laws(table, ["T", "d + T", "d + T*log(T)"])
     assert ranking["formula"].iloc[0] == "d + T"
-    assert ranking["AIC"].iloc[0] == 0
-    assert ranking.set_index("formula").loc["T", "AIC"] > 50
+    assert ranking["above"].iloc[0] == 0
+    assert ranking.set_index("formula").loc["T", "above"] > 50
     assert ranking["held out"].idxmax() == 0
 
 
@@ -256,6 +256,52 @@ def test_a_plateau_longer_than_any_that_emerged_is_beyond_the_runs():
     law = fit_power_law({**table, "status": np.where(late, "censored", "emerged")}, "d + T")
     said = law.predict_interval({"d": [8.0, 64.0, 256.0], "T": [128.0, 128.0, 16.0]})
     assert said["beyond"].tolist() == ["", "the length of the plateau", "d"]
+
+
+@pytest.mark.parametrize(("late", "many"), [(0.0, 40), (0.2, 12)])
+def test_an_offset_that_was_fitted_is_in_doubt_too(late, many):
+    """With the offset taken for known, 90% intervals of the exponent of d held it in 62 to 79% of data sets."""
+    d, T = (np.repeat(x.ravel(), 2) for x in np.meshgrid([8.0, 16, 32, 64], [16.0, 32, 64, 128]))
+    inside, new, known = [], [], []
+    for seed in range(many):
+        rng = np.random.default_rng(seed)
+        plateau = 30 + 2 * d * T**0.7 * np.exp(0.1 * rng.standard_normal(len(d)))
+        end = np.quantile(plateau, 1 - late) if late else math.inf
+        table = {
+            "d": d,
+            "T": T,
+            "plateau_steps": np.where(plateau > end, np.nan, plateau),
+            "steps": np.minimum(plateau, end),
+        }
+        law = fit_power_law(table, "d + T", level=0.9, offset="fit")
+        inside.append(law.intervals["d"][0] <= 1 <= law.intervals["d"][1])
+        same = fit_power_law(table, "d + T", level=0.9, offset=law.offset)
+        assert same.exponents == pytest.approx(law.exponents, abs=1e-6)
+        known.append(np.ptp(same.intervals["d"]) / np.ptp(law.intervals["d"]))
+        said = law.predict_interval({"d": 8.0, "T": 16.0}).iloc[0]
+        run = 30 + 16 * 16**0.7 * math.exp(0.1 * rng.standard_normal())
+        new.append(said["low"] <= run <= said["high"])
+    assert np.mean(inside) >= 0.75
+    assert np.mean(new) >= 0.75
+    assert np.median(known) < 0.9
+
+
+def test_a_law_that_a_left_out_size_leaves_open_has_no_likelihood_of_it():
+    """Runs that did not emerge bound a law, and do not make one."""
+    table = pd.DataFrame({"d": [8, 16, 8, 16] * 2, "T": [8, 8, 16, 16] * 2, "status": "emerged"})
+    table["plateau_steps"] = table["d"] * table["T"] * np.exp(0.1 * np.random.default_rng(0).standard_normal(8))
+    table["steps"] = table["plateau_steps"]
+    late = (table["d"] == 16) & (table["T"] == 16)
+    table.loc[late, ["status", "plateau_steps"]] = ["censored", np.nan]
+    found = compare_laws(table, ["d + T", "d"]).set_index("formula")
+    assert math.isnan(found.loc["d + T", "held out"])
+
+
+@pytest.mark.parametrize("column", ["steps", "seconds", "plateau_steps"])
+def test_what_came_of_a_run_is_no_term(column):
+    table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25).assign(seconds=1.0)
+    with pytest.raises(BadInput, match=f"not of {column}, which came of it"):
+        fit_power_law(table, f"d + {column}")
 
 
 def test_sizes_beyond_the_runs_are_told_where_their_ratio_lies_within():

@@ -21,11 +21,17 @@ from unstuck.forecast.signals import gain
 from unstuck.papers.emergence import schedule as figure
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
+from unstuck.schedule.repetition import Repetition, repetition_of
 from unstuck.spec import load_spec
+from unstuck.tasks._repeating import repeating
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.training.loop import Run
-from unstuck.training.repetition import Repetition, repeating
+
+
+def under_way(words, checkpoint=None):
+    spec = load_spec("regression", words)
+    return Run(spec, checkpoint, repetition=repetition_of(spec))
 
 
 def feed(detector, values):
@@ -108,17 +114,17 @@ WORDS = [
 
 
 def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):
-    whole = Run(load_spec("regression", WORDS)).advance()
+    whole = under_way(WORDS).advance()
     levels = whole.curve["repetition"].tolist()
     assert levels[0] == 0
     assert max(levels) == 0.5
-    first, count = Run(load_spec("regression", WORDS)), iter(range(10**6))
+    first, count = under_way(WORDS), iter(range(10**6))
     first.advance(stop=lambda: next(count) >= 70)
     directory = Store(tmp_path).run("a")
     directory.path.mkdir()
     directory.write_checkpoint(first.checkpoint())
     assert first.repetition.signs
-    second = Run(load_spec("regression", WORDS), directory.read_checkpoint()).advance()
+    second = under_way(WORDS, directory.read_checkpoint()).advance()
     pd.testing.assert_frame_equal(second.curve, whole.curve)
 
 
@@ -137,7 +143,7 @@ def test_a_scheduled_run_is_another_run_and_bad_schedules_are_refused():
 
 def test_how_often_rows_are_written_does_not_change_a_scheduled_run():
     words = [*WORDS, "train.thresholds=[]"]
-    often, seldom = (Run(load_spec("regression", [*words, f"train.probe_every={n}"])) for n in (7, 50))
+    often, seldom = (under_way([*words, f"train.probe_every={n}"]) for n in (7, 50))
     often.advance()
     seldom.advance()
     assert often.repetition.schedule.changes == seldom.repetition.schedule.changes
@@ -436,12 +442,13 @@ def test_claims_of_the_figure_follow_from_its_table():
             "schedule": [400, 400],
         }
     )
-    steps, faster, left, sooner, heads, end = figure.compare(table)
+    steps, faster, left, sooner, heads, end, repeats = figure.compare(table)
     assert steps.ours == "none: 800, 800; p = 0.1: 700, 900; p = 0.2: 600, 600; p = 0.8: 500, >1100; schedule: 400, 400"
     assert faster.ours == sooner.ours == "none: 2.00; the best fixed (p = 0.2): 1.50"
     assert left.ours == "none: 400, 400; p = 0.1: 350, 450; p = 0.2: 300, 300; p = 0.8: 250, >1100; schedule: 200, 200"
     assert heads.ours == "none: 1, 1; p = 0.1: 1, 1; p = 0.2: 1, 1; p = 0.8: 1, -; schedule: 0, 0"
     assert end.ours == "none 0.050 (0.050 to 0.050), schedule 0.050 (0.050 to 0.050)"
+    assert repeats.ours == "200 to 200; 200 to 200"
     bounds = {
         (None, 550): "none: at least 2.00 (medians)",
         (550, None): "none: at most 0.50 (medians)",
@@ -450,7 +457,7 @@ def test_claims_of_the_figure_follow_from_its_table():
     for (none, ours), says in bounds.items():
         assert figure.compare(made_up({"none": [none], "schedule": [ours]}))[1].ours == says
     late = made_up({"none": [None] * 3, "B = 2": [None] * 3, "schedule": [500, None, 550]})
-    steps, faster, *_, end = figure.compare(late)
+    steps, faster, *_, end, _ = figure.compare(late)
     assert steps.ours.endswith("schedule: 500, >1100, 550")  # seeds in order
     assert faster.ours == "none: at least 2.00 (medians); of the fixed ones none got there"
     assert end.ours.startswith("none has not learnt it, schedule 0.050")

@@ -14,13 +14,13 @@ from scipy.special import erf, erfinv
 from unstuck import Forecaster
 from unstuck.cli import main
 from unstuck.errors import BadInput
-from unstuck.forecast import protocol
 from unstuck.forecast.calibration import Calibration, by_theory, calibrate, shipped
 from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
-from unstuck.forecast.protocol import emerged_runs
 from unstuck.forecast.signals import available, gain, links, parting, sharpening
 from unstuck.forecast.sources import astray, loss_column, read_curve
+from unstuck.papers.emergence import _protocol as protocol
+from unstuck.papers.emergence._protocol import emerged_runs
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
@@ -558,7 +558,7 @@ def test_nothing_that_is_tested_was_tuned_on(monkeypatch):
     found = list(protocol.finished_runs(Store(STORE)))
     emerged = [pair for pair in found if pair[0]["emerged"]]
     recall = {}
-    for name, chosen, tuned_on in protocol.tests(emerged):
+    for name, chosen, tuned_on in protocol.held_out_sets(emerged):
         assert len(chosen) > 1, name
         assert len(tuned_on) > 20, name
         assert not tuned_on & ids(chosen), name

@@ -13,7 +13,7 @@ _PLACES = {
     "train": "unstuck.api",
     "Forecaster": "unstuck.forecast",
     "Watch": "unstuck.watch",
-    "DiversitySchedule": "unstuck.training.diversity",
+    "DiversitySchedule": "unstuck.schedule",
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from unstuck.errors import Impossible
-from unstuck.models.given import Given
+from unstuck.models._given import Given
 from unstuck.models.transformer import Transformer
 from unstuck.runs.execute import execute
 from unstuck.runs.store import Store

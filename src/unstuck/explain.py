@@ -1,5 +1,6 @@
 """What the command says to a person: the same answers as its JSON, in words and tables."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,9 +79,9 @@ def explain_law(law: "PowerLaw", predictions: list[dict[str, Any]], ranking: Any
         what = "constant" if name == "constant" else f"exponent of {name}"
         table.add_row(escape(what), f"{row['estimate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
     out.print(table)
-    worst = abs(law.residuals).max()
+    worst = math.exp(abs(law.residuals).max())
     late = f"{law.censored} censored" + (f", {law.used} of them used as such" if law.censored else "")
-    out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {late}; largest residual {worst:.1%}")
+    out.print(f"\nR² = {law.r2:.4f} over {law.n} emerged runs, {late}; largest residual a factor of {worst:.2f}")
     different, numbers = len(set(law.data.size.tolist())), 1 + len(law.exponents)
     if different - numbers < 3 and (law.used or different > numbers):
         out.print(

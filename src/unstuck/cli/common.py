@@ -90,9 +90,11 @@ def warnings_as_sentences() -> Iterator[None]:
     """What a part of the package warns of, as a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for w in caught:
-        say(f"warning: {w.message}")
+        try:
+            yield
+        finally:  # they may say why it failed
+            for w in caught:
+                say(f"warning: {w.message}")
 
 
 def say(text: str) -> None:

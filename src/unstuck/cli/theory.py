@@ -229,5 +229,10 @@ def _sizes(words: str) -> dict[str, float]:
             raise BadInput("--predict", words, "sizes such as 'd=64 T=256 B=1'")
         if name in out:
             raise BadInput("--predict", words, f"one size for {name}; give --predict again for another run")
-        out[name] = real(value)
+        try:
+            out[name] = float(value)
+        except ValueError:
+            out[name] = math.nan
+        if not 0 <= out[name] < math.inf:
+            raise BadInput("--predict", word, "a size, such as T=256: a number that is not negative")
     return out

@@ -139,6 +139,6 @@ def _falling(x: Array, y: Array) -> tuple[Array, Array]:
 
 @cache
 def shipped() -> dict[str, Calibration]:
-    """The calibrations that come with the package, written by tools/forecast.py from the runs under results/."""
+    """The calibrations that come with the package, written by tools/calibrate.py from the runs under results/."""
     text = (files("unstuck.forecast") / "calibration.json").read_text(encoding="utf-8")
     return {e["signal"]: Calibration(**{**e, "tilt": tuple(e["tilt"])}) for e in json.loads(text)["calibrations"]}

@@ -12,16 +12,16 @@ from .power import PowerLaw, fit_power_law
 
 
 def compare_laws(table: Any, formulas: Sequence[str], offset: float | Literal["fit"] = 0.0) -> pd.DataFrame:
-    """Laws over the same runs, the best first: AIC, and the mean log likelihood of a size the law did not see; each
-    with this offset, or with its own most likely one."""
+    """Laws over the same runs, the best first: by how much AIC is above that of the best, the mean log likelihood of a
+    size the law did not see, R² and AIC; each with this offset, or with its own most likely one."""
     columns = list(dict.fromkeys(c for formula in formulas for term in parse(formula) for c in term.columns))
     rows = []
     for formula in formulas:
         law = fit_power_law(table, formula, sizes=columns, offset=offset)
-        row = {"formula": law.formula, "AIC": law.aic, "held out": _held_out(law), "R²": law.r2}
+        row = {"formula": law.formula, "above": law.aic, "held out": _held_out(law), "R²": law.r2, "AIC": law.aic}
         rows.append({**row, "offset": law.offset} if offset else row)
     out = pd.DataFrame(rows).sort_values("AIC", ignore_index=True)
-    return out.assign(AIC=out["AIC"] - out["AIC"].min())
+    return out.assign(above=out["AIC"] - out["AIC"].min())
 
 
 def _held_out(law: PowerLaw) -> float:
@@ -30,7 +30,8 @@ def _held_out(law: PowerLaw) -> float:
     for size in range(data.sizes):
         away = data.size != size
         rest = data.part(away)
-        if rest.X.shape[0] <= rest.X.shape[1] or np.linalg.matrix_rank(rest.X) < rest.X.shape[1]:
+        seen = rest.X[~rest.censored]  # those that did not emerge bound a law, and do not make one
+        if len(seen) <= seen.shape[1] or np.linalg.matrix_rank(seen) < seen.shape[1]:
             return float("nan")
         total += fit(rest).log_likelihood_of(data.part(~away))
     return total / len(data.y)

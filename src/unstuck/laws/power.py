@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,12 @@ from unstuck.scalars import real
 
 from .censored import Data, Fit, fit
 from .formula import Term, column, parse
+from .gather import gather, spans, warn_of_unknown, which_emerged
 from .tables import plain_status
 
 Array = NDArray[np.float64]
-#: What else a run may be, beside emerged and censored.
-UNCOUNTED = {"diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"}
+#: What came of a run, and is no reason of it.
+OUTCOMES = ("plateau_steps", "steps", "seconds")
 LONGER = "the length of the plateau"
 
 
@@ -52,6 +53,7 @@ class PowerLaw:
     centre: Array = field(repr=False)  # those means
     ranges: dict[str, tuple[float, float]] = field(repr=False)  # of the columns, over the emerged runs
     offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
+    fitted_offset: bool = False  # then it is in doubt as well
 
     def predict(self, table: Any) -> Array:
         """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
@@ -64,6 +66,15 @@ class PowerLaw:
     def likely(self) -> Fit:
         """The law as a likelihood: the spread over sizes and seeds, and what is needed to predict with an interval."""
         return fit(self.data)
+
+    @cached_property
+    def judged(self) -> Fit:
+        """The same with a parameter more, where the offset was fitted: what it may be off by, to first order."""
+        return fit(replace(self.data, X=self._doubtful(self.data.X))) if self.fitted_offset else self.likely
+
+    def _doubtful(self, rows: Array) -> Array:
+        """Rows of the design with a column for the offset, if it was fitted."""
+        return _with_offset(rows, self.likely.beta) if self.fitted_offset else rows
 
     @property
     def log_likelihood(self) -> float:
@@ -85,14 +96,17 @@ class PowerLaw:
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(sizes))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
-        middle, low, high = self.likely.predicted(rows, level)
+        middle, low, high = self.judged.predicted(self._doubtful(rows), level)
         # About the law that is printed: by least squares, where all emerged, it weighs sizes by their runs.
         plateau = np.atleast_1d(self.predict(table))
         about = np.log(plateau - self.offset) - middle
-        low, high = (np.exp(x + about) + self.offset for x in (low, high))
+        with np.errstate(over="ignore"):
+            low, high = (np.exp(x + about) + self.offset for x in (low, high))
+        if not np.isfinite([plateau, low, high]).all():
+            raise BadInput("sizes", sizes, "such that the plateau can be told in numbers")
         seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
         texts = [term.text for term in self.terms]
-        by_term = _outside(dict(zip(texts, logs.T, strict=True)), dict(zip(texts, _spans(seen), strict=True)))
+        by_term = _outside(dict(zip(texts, logs.T, strict=True)), dict(zip(texts, spans(seen), strict=True)))
         by_column = _outside({c: np.broadcast_to(column(c, sizes), len(logs)) for c in self.ranges}, self.ranges)
         slopes = list(self.exponents.values())
         longer = logs @ slopes > (seen @ slopes).max() + 1e-9  # by the law, than those of all sizes that emerged
@@ -152,66 +166,32 @@ def fit_power_law(
     """
     terms = parse(formula)
     for term in terms:
-        if "plateau_steps" in term.columns:
-            raise BadInput("formula", formula, "made of what the plateau depends on, not of plateau_steps itself")
+        if came := [c for c in term.columns if c in OUTCOMES]:
+            raise BadInput(
+                "formula", formula, f"made of what the plateau depends on, not of {came[0]}, which came of it"
+            )
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = plain_status(pd.DataFrame(table))
-    emerged = _emerged(table)
-    _warn_of_unknown(table)
+    emerged = which_emerged(table)
+    warn_of_unknown(table)
+    fitted = offset == "fit"
     if offset == "fit":
-        offset = _likely_offset(_gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
+        offset = _likely_offset(gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
     offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
     if offset:
         columns = [c for c in ("plateau_steps", "steps") if c in table]
         table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
         if (table.loc[emerged, "plateau_steps"] <= 0).any():
             raise BadInput("offset", offset, "below the shortest plateau")
-    data, centre, late, ranges = _gather(table, emerged, terms, sizes)
+    data, centre, late, ranges = gather(table, emerged, terms, sizes)
     names, n = [t.text for t in terms], int((~data.censored).sum())
     found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
     found |= {"terms": terms, "data": data, "centre": centre, "ranges": ranges, "offset": offset}
+    # With as many sizes as parameters nothing is left to judge it by.
+    found["fitted_offset"] = fitted and offset > 0 and data.units > len(terms) + 2
     if data.censored.any():
         return _from_all(names, found, data, centre, level)
     return _from_emerged(names, found, data, centre, level)
-
-
-class Gathered(NamedTuple):
-    data: Data
-    centre: Array  # the means that were taken off the logarithms of the terms
-    late: int  # runs that did not emerge, whether it is known by which step or not
-    ranges: dict[str, tuple[float, float]]  # of the formula's columns, over the runs that emerged
-
-
-def _gather(table: pd.DataFrame, emerged: pd.Series, terms: list[Term], sizes: Sequence[str]) -> Gathered:
-    """The runs of a table as logarithms: those that emerged, then the censored ones whose last step is known."""
-    runs = table[emerged]
-    plateaus = pd.to_numeric(runs["plateau_steps"], errors="coerce").to_numpy(dtype=float)
-    if np.any(~np.isfinite(plateaus)) or np.any(plateaus <= 0):
-        raise BadInput("plateau_steps", "missing, infinite or not positive in an emerged run", "a number above 0")
-    if len(runs) <= len(terms) + 1:
-        need = f"at least {len(terms) + 2}, to fit {len(terms)} terms; `unstuck sweep` makes more"
-        raise BadInput("the number of runs with status 'emerged'", len(runs), need)
-
-    if np.ptp(np.log(plateaus)) < 1e-12:
-        raise BadInput("plateau_steps", "the same in all emerged runs", "one that varies, to have a law")
-    late = ~emerged if "status" not in table else table["status"] == "censored"
-    ended = table[late & _known_end(table)]
-    used = pd.concat([runs, ended])
-    logs = np.column_stack([np.log(term.evaluate(used)) for term in terms])
-    _check_identified(terms, logs[: len(runs)])
-    centre = logs.mean(0)
-    named = list(dict.fromkeys(c for term in terms for c in term.columns))
-    raw = np.column_stack([column(name, used) for name in dict.fromkeys([*named, *sizes])])
-    _, cell = np.unique(raw, axis=0, return_inverse=True)
-    steps = np.concatenate([plateaus, ended["steps"].to_numpy(dtype=float) if len(ended) else []])
-    data = Data(
-        X=np.column_stack([np.ones(len(logs)), logs - centre]),
-        y=np.log(steps),
-        censored=np.arange(len(logs)) >= len(runs),
-        size=cell.ravel(),
-    )
-    ranges = dict(zip(named, _spans(raw[: len(runs), : len(named)]), strict=True))
-    return Gathered(data, centre, int(late.sum()), ranges)
 
 
 def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
@@ -222,6 +202,9 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
     result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
     counts = np.bincount(cell)
     judged = result
+    if found["fitted_offset"]:
+        logs = np.column_stack([logs, _with_offset(data.X, result.params)[:, -1]])
+        judged = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
     if len(names) + 1 < len(counts) < len(y):
         # The same estimates from the means over seeds, but as many observations as there are sizes.
         means = np.bincount(cell, y) / counts
@@ -230,7 +213,8 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
     elif len(counts) < len(y):
         few = f"{len(counts)} sizes for {len(names) + 1} parameters: the law passes through all of them"
         warnings.warn(f"{few}, so that its intervals rest on seeds alone", UserWarning, stacklevel=3)
-    bounds = judged.conf_int(alpha=1 - level)
+    k = len(names) + 1
+    bounds = (judged.conf_int(alpha=1 - level) - judged.params[:, None])[:k] + result.params[:, None]
     return PowerLaw(
         constant=float(np.exp(result.params[0])),
         constant_interval=_pair(np.exp(bounds[0])),
@@ -245,22 +229,33 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
 def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
     """By likelihood, with the runs that did not emerge as such."""
     likely = fit(data)
+    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if found["fitted_offset"] else likely
     back = np.array([1.0, *-centre])  # the constant, where all logarithms are 0
+    k = len(back)
     constant = float(back @ likely.beta)
-    doubt = float(np.sqrt(back @ likely.covariance @ back) * likely.quantile(level))
+    doubt = float(np.sqrt(back @ judged.covariance[:k, :k] @ back) * judged.quantile(level))
     seen = ~data.censored
     residuals = (data.y - data.X @ likely.beta)[seen]
     law = PowerLaw(
         constant=float(np.exp(constant)),
         constant_interval=(float(np.exp(constant - doubt)), float(np.exp(constant + doubt))),
         exponents=dict(zip(names, map(float, likely.beta[1:]), strict=True)),
-        intervals={name: likely.interval(i + 1, level) for i, name in enumerate(names)},
+        intervals={
+            name: _pair(np.array(judged.interval(i, level)) - judged.beta[i] + likely.beta[i])
+            for i, name in enumerate(names, 1)
+        },
         r2=float(1 - np.sum(residuals**2) / np.sum((data.y[seen] - data.y[seen].mean()) ** 2)),
         residuals=residuals,
         **found,
     )
-    vars(law)["likely"] = likely
+    vars(law).update(likely=likely, judged=judged)
     return law
+
+
+def _with_offset(rows: Array, beta: Array) -> Array:
+    """A column more, one over the plateau that the law gives without its offset and constant: by so much a step of the
+    offset moves the logarithm of the rest."""
+    return np.column_stack([rows, np.exp(-rows[:, 1:] @ beta[1:])])
 
 
 def _likely_offset(data: Data) -> float:
@@ -279,21 +274,8 @@ def _likely_offset(data: Data) -> float:
     return float(best.x) if best.fun < loss(0.0) else 0.0
 
 
-def _known_end(table: pd.DataFrame) -> pd.Series:
-    """Rows whose last step is known."""
-    if "steps" not in table:
-        return pd.Series(data=False, index=table.index)
-    steps = pd.to_numeric(table["steps"], errors="coerce")
-    return steps.gt(0) & np.isfinite(steps)
-
-
 def _columns(table: Any) -> Any:
     return table if isinstance(table, pd.DataFrame) else {k: np.asarray(v) for k, v in table.items()}
-
-
-def _spans(values: Array) -> list[tuple[float, float]]:
-    """From where to where each column goes."""
-    return [(float(low), float(high)) for low, high in zip(values.min(0), values.max(0), strict=True)]
 
 
 def _outside(values: dict[str, Array], spans: dict[str, tuple[float, float]]) -> list[str]:
@@ -308,36 +290,3 @@ def _outside(values: dict[str, Array], spans: dict[str, tuple[float, float]]) ->
 
 def _pair(bounds: Array) -> tuple[float, float]:
     return float(bounds[0]), float(bounds[1])
-
-
-def _emerged(table: pd.DataFrame) -> pd.Series:
-    if "plateau_steps" not in table.columns:
-        raise BadInput("the table", list(table.columns), "one with a column 'plateau_steps'")
-    if "status" in table.columns:
-        return table["status"] == "emerged"
-    return table["plateau_steps"].notna()
-
-
-def _warn_of_unknown(table: pd.DataFrame) -> None:
-    """Runs that did not emerge bias the law if they are not counted, so a word for it that is not known is told."""
-    if "status" not in table.columns:
-        return
-    status = table["status"].fillna("none")
-    unknown = status[~status.isin({"emerged", "censored", *UNCOUNTED})]
-    if len(unknown):
-        words = ", ".join(sorted(map(repr, set(unknown)))[:4])
-        told = f"runs with status {words} are not counted, {len(unknown)} in all"
-        warnings.warn(f"{told}: it is 'emerged', or 'censored' of a run that did not", UserWarning, stacklevel=3)
-
-
-def _check_identified(terms: list[Term], logs: Array) -> None:
-    """A constant term, or two that move together, have no exponent of their own."""
-    for term, values in zip(terms, logs.T, strict=True):
-        if np.ptp(values) < 1e-9:
-            raise BadInput(
-                f"term {term.text!r}", "the same in all emerged runs", "one that varies, to have an exponent"
-            )
-    centred = (logs - logs.mean(axis=0)) / logs.std(axis=0)
-    if np.linalg.matrix_rank(centred, tol=1e-7 * np.sqrt(len(logs))) < len(terms):
-        names = ", ".join(repr(t.text) for t in terms)
-        raise BadInput("formula", names, "terms that vary independently in the table; join those that move together")

@@ -29,7 +29,9 @@ def read_table(source: str | Path) -> pd.DataFrame:
     try:
         table = readers[path.suffix.lower()](path)
     except Exception as e:  # every reader has its own errors for a damaged file
-        raise BadInput("source", str(source), f"a readable table ({type(e).__name__}: {e})") from e
+        raise BadInput(
+            "source", str(source), f"a readable table ({type(e).__name__}: {' '.join(str(e).split())})"
+        ) from e
     if table.empty:
         raise BadInput("source", str(source), "a table with at least one row")
     return one_row_a_run(plain_status(table))

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from unstuck.tasks.task import Task, rows_of
 
-from .scored import ScoredModule, hidden_positions, scored_positions
+from ._scored import ScoredModule, hidden_positions, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 

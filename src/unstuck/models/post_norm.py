@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task, rows_of
 
-from .scored import ScoredModule, hidden_positions, scored_positions
+from ._scored import ScoredModule, hidden_positions, scored_positions
 from .transformer import Linear, _uniform
 
 

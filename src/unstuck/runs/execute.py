@@ -105,6 +105,7 @@ def _run(
 ) -> dict[str, Any]:
     from unstuck.observe.circuit import find_circuit
     from unstuck.observe.maps import attention_table
+    from unstuck.schedule.repetition import repetition_of
     from unstuck.training.loop import Run
 
     old = (directory.status() or {}).get("result")
@@ -112,7 +113,7 @@ def _run(
     before = {} if old is None else {"result": old}
     directory.write_spec(spec)
     others = [_to_compare(spec, RunDirectory(directory.path.parent / run_id)) for run_id in spec.train.compare]
-    run = directory.resume(lambda checkpoint: Run(spec, checkpoint, references=others))
+    run = directory.resume(lambda checkpoint: Run(spec, checkpoint, references=others, repetition=repetition_of(spec)))
     directory.write_status({"state": "running", "step": run.step, **before})
     saved = noted = time.monotonic()
 

@@ -153,7 +153,7 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         raise BadInput("schedule.name", "not given", f"adaptive, for schedule.{next(iter(idle))} to have an effect")
     spec = RunSpec(**parts, seed=seed)
     if spec.schedule.name != "none":
-        from unstuck.training.repetition import repeating
+        from unstuck.tasks._repeating import repeating
 
         repeating(spec.task, spec.schedule.key, spec.schedule.most)  # is there such a task?
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
@@ -235,9 +235,9 @@ def find_class(section: str, name: Any) -> type:
 
 @cache
 def _own_names(section: str) -> list[str]:
-    """The tasks or models that come with the package, by the names of their files."""
+    """The tasks or models that come with the package, by the names of their files; those that begin with _ help."""
     found = {p.name.removesuffix(".py") for p in files(f"unstuck.{section}s").iterdir() if p.name.endswith(".py")}
-    return sorted(found - {"__init__", section, "lagged", "given", "scored"})
+    return sorted(name for name in found if not name.startswith("_") and name != section)
 
 
 def _is_kind(section: str, value: type) -> bool:

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from .lagged import Lagged
+from ._lagged import Lagged
 from .task import Batch, World, config
 
 

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from .lagged import Lagged
+from ._lagged import Lagged
 from .task import Batch, World, config
 
 

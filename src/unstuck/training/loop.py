@@ -22,7 +22,7 @@ from unstuck.tasks.task import Batch
 from .emergence import Evaluation, next_look, watch_of
 from .looks import Looks
 from .optimizers import optimizer_of, schedule_of
-from .repetition import Repetition
+from .repeats import Repeats
 from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
@@ -85,6 +85,7 @@ class Run:
         checkpoint: Checkpoint | None = None,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
         references: Sequence[Tensor] = (),
+        repetition: Repeats | None = None,
     ) -> None:
         torch.set_num_threads(spec.train.threads)
         self.spec, self.task = spec, spec.task
@@ -95,7 +96,9 @@ class Run:
             self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.schedule = schedule_of(spec, self.optimizer)
-        self.repetition = Repetition(spec) if spec.schedule.name == "adaptive" else None
+        if (repetition is None) != (spec.schedule.name == "none"):
+            raise ValueError("a run with a schedule, and no other, is handed what decides how much data repeat")
+        self.repetition = repetition
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
@@ -144,7 +147,7 @@ class Run:
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
         if self.repetition is not None:
-            self.repetition.schedule.step(value)
+            self.repetition.learnt(value)
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
         if self.task.decides == "loss":
             return value, value

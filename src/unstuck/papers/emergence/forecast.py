@@ -1,9 +1,9 @@
 """forecast: when the plateau will end, said while the loss is flat, on runs that the forecaster was not tuned on.
 
-Not in the paper. Left: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
+Not in the paper. Above: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
 and one of recall, by attention and copying, that was not finished when that signal was chosen. Both are those with the
-longest plateau, without layer norm. Then: how far forecasts are off, by the part of the plateau that had elapsed.
-Right: how often the band holds the end.
+longest plateau, without layer norm. Below: how far forecasts are off, by the part of the plateau that had elapsed, and
+how often the band holds the end.
 Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
 median of answers to less than a third of the questions is not drawn, and one of fewer than ten not told.
 """
@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.forecast import protocol
+from unstuck.papers.emergence import _protocol as protocol
 from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun
@@ -76,7 +76,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
     late = [pair for pair in every if not pair[0]["emerged"]]
     hopeless = None if store is None else _hopeless(store.parent / "hopeless.csv")
     parts = []
-    for name, chosen, tuned in protocol.tests(found):
+    for name, chosen, tuned in protocol.held_out_sets(found):
         if not chosen:
             continue
         parts.append(protocol.forecasts(chosen, *tuned).assign(set=name))

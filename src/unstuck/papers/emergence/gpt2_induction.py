@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unstuck.errors import Impossible
 from unstuck.forecast.forecaster import FORMED, Forecaster
-from unstuck.forecast.protocol import moments
+from unstuck.papers.emergence._protocol import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 from unstuck.runs.cost import GPU_STEP

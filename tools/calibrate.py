@@ -1,13 +1,13 @@
 """Write the calibration that the package ships, from the runs under results/store that the forecaster is tuned on.
 
-How good it is on the others is the figure `forecast`: unstuck reproduce forecast --out results.
+How good it is on the others is the figure `forecast`: unstuck reproduce forecast --profile cpu --out results.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from unstuck.forecast.protocol import emerged_runs, tests
+from unstuck.papers.emergence._protocol import emerged_runs, held_out_sets
 from unstuck.runs.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -15,8 +15,8 @@ CALIBRATION = ROOT / "src" / "unstuck" / "forecast" / "calibration.json"
 
 
 def main() -> int:
-    _, _, (known, law, _) = next(tests(list(emerged_runs(Store(ROOT / "results" / "store")))))
-    text = {"written by": "tools/forecast.py", "calibrations": [c.as_dict() for c in known.values()]}
+    _, _, (known, law, _) = next(held_out_sets(list(emerged_runs(Store(ROOT / "results" / "store")))))
+    text = {"written by": "tools/calibrate.py", "calibrations": [c.as_dict() for c in known.values()]}
     CALIBRATION.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
     print(f"{len(known)} signals; {law}")
     return 0

@@ -1,21 +1,18 @@
 """The diversity schedule in our own loop: which task to train on now, and what the schedule is told beside the loss."""
 
-import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-from pydantic import ValidationError
 
-from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.spec import RunSpec
+from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
+from unstuck.training.emergence import next_look
 
 from .diversity import DiversitySchedule
-from .emergence import next_look
 
 ADVICE = 5  # times in its patience that the schedule is told of clean data
 
@@ -57,6 +54,9 @@ class Repetition:
             if "gain" in available(signs):  # not `links`: what runs under this version of the schedule went by
                 self.schedule.forecasted(Forecaster("gain").of_curve(signs))
 
+    def learnt(self, loss: float) -> None:
+        self.schedule.step(loss)
+
     def state_dict(self) -> dict[str, Any]:
         return {"state": self.schedule.state_dict(), "signs": list(self.signs), "next": self.next_advice}
 
@@ -65,16 +65,6 @@ class Repetition:
         self.signs, self.next_advice = list(state["signs"]), state["next"]
 
 
-def repeating(task: Any, key: str, repetition: float) -> Any:
-    """The task with `repetition` more of p or B than it has itself; where that must be whole, at least one more."""
-    if not hasattr(task, key):
-        raise BadInput("schedule.key", key, f"a setting of the task, which has {', '.join(vars(task))}")
-    if not repetition:
-        return task
-    now = getattr(task, key)
-    whole = isinstance(now, int) and not isinstance(now, bool)
-    value = now + (max(1, math.floor(repetition + 0.5)) if whole else repetition)
-    try:
-        return dataclasses.replace(task, **{key: value})
-    except (ValidationError, ValueError) as e:
-        raise BadInput("schedule.most", repetition, f"such that the task can have {key} = {value:g}") from e
+def repetition_of(spec: RunSpec) -> Repetition | None:
+    """What decides how much a run repeats, if its specification asks for that."""
+    return Repetition(spec) if spec.schedule.name == "adaptive" else None

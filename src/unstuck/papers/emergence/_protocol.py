@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.forecast.calibration import Calibration, by_theory, calibrate
+from unstuck.forecast.forecaster import Forecast, Forecaster, weighed
+from unstuck.forecast.prior import FORMULAS, extrapolation_error, opinion
+from unstuck.forecast.signals import SIGNALS, available, chance
 from unstuck.laws import PowerLaw, fit_power_law
+from unstuck.papers.emergence import _seen
 from unstuck.runs.store import Store, watched
-
-from . import seen
-from .calibration import Calibration, by_theory, calibrate
-from .forecaster import Forecast, Forecaster, weighed
-from .prior import FORMULAS, extrapolation_error, opinion
-from .signals import SIGNALS, available, chance
 
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
@@ -269,7 +268,7 @@ def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) ->
     return pd.DataFrame(rows)
 
 
-def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
+def held_out_sets(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
     """Name of a set of held-out runs, the runs, and what they are forecast with."""
     regression = [pair for pair in found if pair[0]["name"] == "single_location" and pair[0]["optim"] == "adam"]
     deep = [pair for pair in regression if pair[0]["layers"] > 1]
@@ -289,5 +288,5 @@ def tests(found: list[Measured]) -> Iterator[tuple[str, list[Measured], Tuned]]:
             yield "other rates and batches", [p for p in others if not _tuned_at_other_sizes(p[0])], what
             yield "one layer", [pair for pair in regression if pair[0]["layers"] == 1], what
             recall = [pair for pair in found if pair[0]["name"] == "recall"]
-            yield "recall", [pair for pair in recall if pair[0]["run_id"] in seen.RECALL], what
-            yield "recall since", [pair for pair in recall if pair[0]["run_id"] not in seen.RECALL], what
+            yield "recall", [pair for pair in recall if pair[0]["run_id"] in _seen.RECALL], what
+            yield "recall since", [pair for pair in recall if pair[0]["run_id"] not in _seen.RECALL], what

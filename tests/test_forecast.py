@@ -318,6 +318,10 @@ def test_a_law_is_made_of_runs_that_differ_in_its_sizes_only():
     for wrong in ({"lr": 3e-4}, {"task": "mine"}, {"task": "recall"}):
         with pytest.raises(BadInput):
             prior_of({**mine, **wrong}, table, None)
+    seeded = same.assign(seed=3)
+    seeded.loc[(seeded["d"] == 16) & (seeded["T"] == 32), "plateau_steps"] *= 5  # what came of this very run
+    assert prior_of({**mine, "seed": 3}, seeded, None)[:2] == pytest.approx((plateau, spread), rel=1e-3, abs=1e-3)
+    assert prior_of({**mine, "seed": 4}, seeded, None)[1] > 0.1
 
 
 def test_runs_under_a_schedule_are_no_part_of_the_protocol(tmp_path):
@@ -381,8 +385,8 @@ def test_a_task_in_two_steps_goes_by_the_link_that_is_ahead():
 
 def test_the_shipped_calibrations_are_close_to_the_theory():
     known = shipped()["gain"]
-    for value in (0.05, 0.1, 0.2, 0.4):
-        assert known.read(value)[0] == pytest.approx(-math.log(erf(math.sqrt(value))), abs=0.45)
+    for value, off in ((0.05, 0.45), (0.1, 0.25), (0.2, 0.25), (0.4, 0.25)):
+        assert known.read(value)[0] == pytest.approx(-math.log(erf(math.sqrt(value))), abs=off)
 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
@@ -549,29 +553,26 @@ def test_a_line_is_extrapolated_to_the_threshold():
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
 def test_nothing_that_is_tested_was_tuned_on(monkeypatch):
-    """And an unfinished run says one thing only: that its band had ended."""
+    """Neither a run nor, where sizes are held out, another of its size."""
 
     def ids(pairs):
-        return {run["run_id"] for run, _ in pairs}
+        return {run["run_id"]: (run.get("d"), run.get("T"), run.get("B")) for run, _ in pairs}
 
     monkeypatch.setattr(protocol, "tuned", ids)  # what it is given to tune on, in place of what comes of it
-    found = list(protocol.finished_runs(Store(STORE)))
-    emerged = [pair for pair in found if pair[0]["emerged"]]
+    emerged = list(emerged_runs(Store(STORE)))
     recall = {}
     for name, chosen, tuned_on in protocol.held_out_sets(emerged):
         assert len(chosen) > 1, name
         assert len(tuned_on) > 20, name
-        assert not tuned_on & ids(chosen), name
-        recall[name] = ids(chosen)
+        assert not set(tuned_on) & set(ids(chosen)), name
+        if name in protocol.SPLITS:
+            assert not set(tuned_on.values()) & set(ids(chosen).values()), name
+        recall[name] = set(ids(chosen))
     assert set(protocol.SPLITS) < set(recall)
     # The runs that `links` was chosen with are told from those made since.
     assert len(recall["recall"]) == 35
     assert {"9206da78e72afeda", "8b2e87a5a1b4b43d"} <= set(recall["recall since"])
     assert not set(recall["recall"]) & set(recall["recall since"])
-    late = [pair for pair in found if not pair[0]["emerged"]]
-    table = protocol.ended_too_soon(late[:3], shipped())
-    assert (table["ended"] <= table["answered"]).all()
-    assert (table["answered"] <= table["asked"]).all()
 
 
 def asked(table, tmp_path, capsys):

@@ -75,8 +75,10 @@ def forecast(
             print(_json(ended, None, said, now=curve["step"].iloc[-1], **{status: True}) if as_json else said)
             return
         prior = None if law is None else _opinion(source, law, formula)
-        if signal == "auto" and prior is None and not available(curve) and (loss := loss_column(curve)) is not None:
+        if signal == "auto" and not available(curve) and (loss := loss_column(curve)) is not None:
             _loss_alone(curve, loss, as_json)
+            if prior is not None:
+                say(_word(prior))
             return
         forecaster.prior = prior
         found = forecaster.told(curve)
@@ -88,7 +90,11 @@ def forecast(
         return
     print(found)
     if prior is not None and found.plateau is not None and found.refuted is None:
-        say(f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}")
+        say(_word(prior))
+
+
+def _word(prior: tuple[float, float]) -> str:
+    return f"the law alone says {prior[0]:,.0f}, give or take a factor of {math.exp(prior[1]):.2f}"
 
 
 def _json(step: float | None, interval: list[float | None] | None, evidence: str, *, now: float, **more: Any) -> str:
@@ -152,9 +158,10 @@ def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, flo
     spec = RunDirectory(source).spec() if source.is_dir() else None
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), to ask a law about it")
-    table = read_table(store)
-    if "run_id" in table:  # not what came of this very run
-        table = table[table["run_id"] != source.resolve().name]
+    try:
+        table = read_table(store)
+    except BadInput as e:
+        raise BadInput("--law", str(store), e.allowed) from e
     plateau, spread, beyond = prior_of(flatten(spec), table, formula)
     if beyond:
         say(f"warning: this size lies beyond the runs of the law (in {beyond}), so it is believed less.")

@@ -222,8 +222,8 @@ class Forecaster:
         needs = " and ".join(f"{prefix}_L_H" for prefix in SIGNALS.get(self.signal, [()])[0])
         wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"{needs} of {self.signal}"
         wanted += ", for layers and heads, with numbers in them"
-        if self.signal == "auto":
-            wanted += "; or one with loss in its name, to hear whether it is on a plateau"
+        if self.signal == "auto" and loss_column(curve) is None:
+            wanted += "; or one with loss in its name, of which `unstuck forecast` says whether it is on a plateau"
         raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}")
 
     def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:

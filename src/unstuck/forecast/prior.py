@@ -98,6 +98,9 @@ def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) 
     if lacks:
         raise BadInput("--formula", formula, f"made of settings of this run, which has no {', '.join(lacks)}")
     alike = runs_alike(table, mine, formula)
+    known = [*dict.fromkeys(_named(formula)), "seed"]
+    if {*known} <= {*alike} and "seed" in mine:  # without what came of this very run, under whatever name
+        alike = alike[~(alike[known] == [mine[c] for c in known]).all(axis=1)]
     terms = len(parse(formula))
     if (alike["status"] == "emerged").sum() <= terms + 1:
         differ = f"{terms + 2} runs or more that emerged and differ from this one in {formula} and seed only"

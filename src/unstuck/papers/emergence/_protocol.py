@@ -220,6 +220,28 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
     return pd.DataFrame(rows)
 
 
+#: Attention that only drifts: how much of it each look adds by chance, in the logarithm, and what a walk comes to.
+NOISE = {"3% a look": (0.03, 0.0), "a walk of 10%": (0.0, 0.1), "a walk of 30%": (0.0, 0.3)}
+
+
+def signs_in_noise(known: dict[str, Calibration], curves: int = 30, heads: int = 8, rows: int = 60) -> pd.DataFrame:
+    """Curves of heads whose attention to the relevant token means nothing, made up, over 1,200 steps: how often is a
+    sign seen (`signs` of `asked`)?"""
+    found = []
+    forecaster = Forecaster("gain", None, LEVEL, known)
+    for kind, (alone, walk) in NOISE.items():
+        for seed in range(curves):
+            rng = np.random.default_rng([seed, *map(ord, kind)])
+            drift = rng.standard_normal((rows, heads)).cumsum(0) * walk / math.sqrt(rows)
+            logs = drift - drift[0] + alone * rng.standard_normal((rows, heads))
+            attention = np.exp(logs) / HOPELESS["T"]
+            curve = pd.DataFrame(attention, columns=[f"attn_{h // 4}_{h % 4}" for h in range(heads)])
+            curve["step"] = 20.0 * np.arange(rows)
+            said = [forecaster.of_curve(part).sign for _, part in moments(curve, curve["step"].max())]
+            found.append({"kind": kind, "seed": seed, "method": "gain", "signs": sum(said), "asked": len(said)})
+    return pd.DataFrame(found)
+
+
 def gradient_norms(emerging: list[Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
     """Norm of the gradient late in the plateau over early (`said`), in runs that emerge, and over the same steps in
     those of that size that cannot."""

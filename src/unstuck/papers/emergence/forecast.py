@@ -34,16 +34,16 @@ WORDS |= {"links": "attention and copying", protocol.CORRECTED: "the same, corre
 SETS = {  # of runs, in words, and how their ends are forecast
     "between": (
         "other sizes",
-        ["gain and law", "gain", "progress law", "sharpening", "law", "loss extrapolated", "twice elapsed"],
+        ["gain and law", "gain", "progress law", "sharpening", "parting", "law", "loss extrapolated", "twice elapsed"],
     ),
     "other seeds": ("other seeds", ["gain and law", "gain", "sharpening", "law"]),
-    "beyond": ("larger sizes", ["gain and law", "gain", "law"]),
+    "beyond": ("larger sizes", ["gain and law", "gain", "sharpening", "law"]),
     "cross-sample repetition": ("with p > 0", ["gain", "sharpening"]),
     "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
     "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
-    "one layer": ("one layer", ["gain"]),
+    "one layer": ("one layer", ["gain", "sharpening"]),
     "recall": ("recall", ["links", protocol.CORRECTED, "gain", "progress law", "sharpening", "twice elapsed"]),
-    "recall since": ("recall, made since", ["links", "gain", "twice elapsed"]),
+    "recall since": ("recall, made since", ["links", "gain", "sharpening", "twice elapsed"]),
 }
 #: Of those, what someone with a stuck run wants to know first.
 BRIEF = {
@@ -55,9 +55,13 @@ BRIEF = {
 #: Sets of which a run is drawn: by what its end is forecast, and what is drawn under that.
 EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("links", "test_accuracy")}
 TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
+#: What was aimed at on held-out runs: errors, and how often 80% bands hold the end.
+AIM, BANDS = {"15-30%": 0.2, "30-50%": 0.08}, (0.7, 0.9)
+JUDGED = ("gain and law", "gain", "links", "sharpening", "parting")
 NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it
 FEW = 10  # answers below which a median is not shown
 LOSS, HOPELESS, UNFINISHED, GRADIENT = "loss", "no sign asked", "not emerged", "gradient norm"
+NOISE = "made-up noise"
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -83,6 +87,7 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
         if name in EXAMPLES:
             parts.append(_example(chosen, EXAMPLES[name][1]).assign(set=name))
         if name == "between":
+            parts.append(protocol.signs_in_noise(tuned[0]).assign(set=NOISE))
             if hopeless is not None:
                 parts.append(protocol.false_signs(hopeless, *tuned).assign(set=HOPELESS))
                 parts.append(_gradients(found, hopeless).assign(set=GRADIENT))
@@ -180,6 +185,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for norm, which in ((False, ""), (True, " with layer norm")):
         mine = since[since["layer_norm"].astype(str) == str(norm)] if "layer_norm" in since else since[:0]
         claims += [_together(mine, f"recall since{which}")] if len(mine) else []
+    claims += [claim for name, (_, methods) in SETS.items() for claim in _aimed(table, name, methods)]
     for name in ("between", "beyond"):
         part = table[table["set"] == name]
         claims += [_against_law(part, name)] if len(part) else []
@@ -211,7 +217,32 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
         about = "runs that cannot emerge: no end named by attention gain and law"
         claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
+    for kind, rows in table[table["set"] == NOISE].groupby("kind", sort=False):
+        text = f"a sign in {rows['signs'].sum():.0f} of {rows['asked'].sum():.0f} answers, "
+        text += f"at some time in {(rows['signs'] > 0).sum()} of {len(rows)} curves"
+        about = f"made-up curves of eight heads that only drift ({kind}), by attention gain"
+        claims.append(Claim(about, text, None, None, "the runs that cannot emerge drift by some 2%"))
     return [*claims, *_of_gradients(table[table["set"] == GRADIENT])]
+
+
+def _aimed(table: pd.DataFrame, name: str, methods: list[str]) -> list[Claim]:
+    """Did forecasts of a set of runs come to what was aimed at?"""
+    part, said = table[table["set"] == name], []
+    for method in (m for m in _given(methods, part) if m in JUDGED):
+        scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
+        scored = scored[scored["answered"] >= FEW]
+        near = [scored["error"].get(group, np.inf) <= most for group, most in AIM.items()]
+        held = scored["coverage"].between(*BANDS)
+        outside = ", ".join(f"{x:.0%} at {group}" for group, x in scored.loc[~held, "coverage"].items())
+        words = "errors met" if all(near) else f"errors met at {_where(near)} only" if any(near) else "errors not met"
+        words += ", bands met" if held.all() and len(held) else f", bands not ({outside or 'too few answers'})"
+        said.append(f"{WORDS.get(method, method)}: {words}")
+    about = f"{name}: the aim, errors of at most 20% at 15-30% and 8% at 30-50%, bands that hold 70 to 90%"
+    return [Claim(about, "; ".join(said), None, None)] if said else []
+
+
+def _where(near: list[bool]) -> str:
+    return ", ".join(group for group, there in zip(AIM, near, strict=True) if there)
 
 
 def _of_gradients(part: pd.DataFrame) -> list[Claim]:

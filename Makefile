@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versi
 # pip would do it on one core; what cannot be compiled (templates) is passed over
 COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 
-.PHONY: help demo test test-all lint bench results theory-results docs screenshots wheel-check clean
+.PHONY: help demo test test-all lint bench results theory-results calibration redraw docs screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -17,6 +17,8 @@ help:
 	@echo "make bench        speed, as ratios against plain implementations"
 	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first; rewrite tables, pictures and the docs' tables"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
+	@echo "make calibration  write the forecaster's calibration anew from the runs under results/"
+	@echo "make redraw FIGURES='fig1c ...'  pictures and claims again from committed tables, after a change of how they are drawn"
 	@echo "make screenshots  take the pictures of report and dashboard anew (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
 	@echo "make wheel-check  build the wheel, install it into an empty environment elsewhere, use it"
@@ -60,6 +62,13 @@ results: .venv/run.stamp
 theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results
 	$(BIN)/unstuck reproduce fit-censored --profile paper --out results
+	$(BIN)/python tools/generate_docs.py
+
+calibration: .venv/run.stamp
+	$(BIN)/python tools/calibrate.py
+
+redraw: .venv/run.stamp
+	$(BIN)/python tools/redraw.py $(FIGURES)
 	$(BIN)/python tools/generate_docs.py
 
 screenshots: .venv/dev.stamp

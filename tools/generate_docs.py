@@ -144,19 +144,19 @@ def regenerated(text: str) -> str:
     return BLOCK.sub(fill, text)
 
 
-def main() -> int:
+def main(check: bool = False) -> int:
     stale = []
     for page in PAGES:
         old = page.read_text(encoding="utf-8")
         new = regenerated(old)
         if new != old:
             stale.append(str(page.relative_to(ROOT)))
-            if "--check" not in sys.argv:
+            if not check:
                 page.write_text(new, encoding="utf-8")
     if stale:
-        print(("not up to date: " if "--check" in sys.argv else "rewritten: ") + ", ".join(stale))
-    return 1 if stale and "--check" in sys.argv else 0
+        print(("not up to date: " if check else "rewritten: ") + ", ".join(stale))
+    return 1 if stale and check else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check="--check" in sys.argv))

@@ -139,7 +139,6 @@ def main() -> int:
             reproduce(name, "cpu", RESULTS, store=RESULTS / "store", run=False)
     ignore_unfinished(store)
     print(write_todo(figures, store), "runs left; see results/TODO.md")
-    sys.argv = sys.argv[:1]
     import generate_docs
 
     return generate_docs.main()

@@ -1,4 +1,4 @@
-"""What the figures of paper 2 share: runs by profile, curves with stages shaded, maps, claims."""
+"""What the figures of paper 2 share: runs by profile, curves with stages shaded, maps."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -3,14 +3,9 @@
 The run of Figure 13.
 """
 
-from pathlib import Path
-
-import pandas as pd
-from matplotlib.figure import Figure
-
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._climb import ladder_claims
-from unstuck.papers.incremental._ladder import UNEVEN, ladder_data, ladder_figure, minimal_runs
+from unstuck.papers.figure import Profile
+from unstuck.papers.incremental._kinds import ladder
+from unstuck.papers.incremental._ladder import UNEVEN, minimal_runs
 from unstuck.papers.lab import TieredRun
 
 
@@ -18,13 +13,4 @@ def runs(profile: Profile) -> list[TieredRun]:
     return minimal_runs(profile, 2, changes=UNEVEN, quick={"task.span": 2, **UNEVEN})
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return ladder_data(runs(profile), store)
-
-
-def draw(table: pd.DataFrame) -> Figure:
-    return ladder_figure(table, "weights 0.7 and 0.3 in a span")
-
-
-def compare(table: pd.DataFrame) -> list[Claim]:
-    return ladder_claims(table)
+data, draw, compare = ladder(runs, "weights 0.7 and 0.3 in a span")

@@ -4,14 +4,9 @@ KL to the truths of the one, two and three most important groups, the run of Fig
 restricted context, is fig3-right.
 """
 
-from pathlib import Path
-
-import pandas as pd
-from matplotlib.figure import Figure
-
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._climb import ladder_claims
-from unstuck.papers.incremental._ladder import full_runs, ladder_data, ladder_figure
+from unstuck.papers.figure import Profile
+from unstuck.papers.incremental._kinds import ladder
+from unstuck.papers.incremental._ladder import full_runs
 from unstuck.papers.lab import TieredRun
 
 
@@ -19,13 +14,4 @@ def runs(profile: Profile) -> list[TieredRun]:
     return full_runs(profile)
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return ladder_data(runs(profile), store)
-
-
-def draw(table: pd.DataFrame) -> Figure:
-    return ladder_figure(table, "full model")
-
-
-def compare(table: pd.DataFrame) -> list[Claim]:
-    return ladder_claims(table)
+data, draw, compare = ladder(runs, "full model")

@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from unstuck.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +52,17 @@ def test_the_example_task_sweeps_fits_and_plots(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "plateau =" in done.stdout
     assert (tmp_path / "flagged_sum.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_example_of_a_loop_of_ones_own(tmp_path):
+    pytest.importorskip("transformers")
+    small = ["--steps", "40", "--width", "16", "--context", "32", "--every", "10", "--schedule"]
+    words = [sys.executable, str(ROOT / "examples/watch_gpt2.py"), *small, "--out", str(tmp_path / "mine")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("loss") >= 5
+    assert "no sign of emergence by step 40" in done.stdout or "too early to tell" in done.stdout
+    assert main(["forecast", str(tmp_path / "mine")]) == 0
 
 
 def test_the_example_task_takes_less_than_forty_lines():

@@ -222,7 +222,7 @@ def _expected(run: Any) -> str:
     from unstuck.forecast.signals import available
 
     curve = pd.DataFrame(run.rows)
-    if len(curve) < 3 or run.watch.crossings or not run.watch.thresholds or not available(curve):
+    if len(curve) < 3 or run.lookout.crossings or not run.lookout.thresholds or not available(curve):
         return ""
     return f"\n{Forecaster().told(curve)}"
 

@@ -26,7 +26,7 @@ def next_look(step: int, every: int) -> int:
 
 
 @dataclass
-class Watch:
+class Lookout:
     """Decides when to evaluate in full, and finds where a measure crosses each threshold."""
 
     thresholds: tuple[float, ...]  # in the order in which they are crossed
@@ -82,7 +82,7 @@ class Watch:
 
 
 @dataclass
-class FallingWatch(Watch):
+class FallingLookout(Lookout):
     """For a loss, which falls through its thresholds. `smooth` is the logarithm of the training loss."""
 
     SMOOTHING = 0.2  # weight of the newest step: about five steps of memory
@@ -134,7 +134,7 @@ class FallingWatch(Watch):
 
 
 @dataclass
-class RisingWatch(Watch):
+class RisingLookout(Lookout):
     """For an accuracy, which rises through its thresholds."""
 
     probe: int = 64  # sequences of a small evaluation
@@ -200,8 +200,8 @@ class RisingWatch(Watch):
         return any(value >= self.NEAR * threshold for _, value, _ in self.seen)
 
 
-def watch_of(spec: RunSpec) -> Watch:
+def lookout_of(spec: RunSpec) -> Lookout:
     """The watch for the measure that decides the run's emergence."""
     if spec.task.decides == "loss":
-        return FallingWatch(spec.train.thresholds)
-    return RisingWatch(spec.train.thresholds, probe=spec.task.probe)
+        return FallingLookout(spec.train.thresholds)
+    return RisingLookout(spec.train.thresholds, probe=spec.task.probe)

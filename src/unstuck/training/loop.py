@@ -19,7 +19,7 @@ from unstuck.errors import BadInput
 from unstuck.spec import RunSpec
 from unstuck.tasks.task import Batch
 
-from .emergence import Evaluation, next_look, watch_of
+from .emergence import Evaluation, lookout_of, next_look
 from .looks import Looks
 from .optimizers import optimizer_of, schedule_of
 from .repeats import Repeats
@@ -103,7 +103,7 @@ class Run:
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
         self.looks = Looks(spec, self.model, self.world, self.device, references)
-        self.watch = watch_of(spec)
+        self.lookout = lookout_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
@@ -174,7 +174,7 @@ class Run:
             row["repetition"] = self.repetition.added
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
-        self.watch.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
+        self.lookout.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
         self.next_row = next_look(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
 
@@ -194,11 +194,11 @@ class Run:
         at_least = max(at_least, t.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
-            self._add_row(full=self.watch.wants_full(0))
+            self._add_row(full=self.lookout.wants_full(0))
             on_row(self)
         status: Status | None = None
         while status is None:
-            done = self.watch.last_crossing
+            done = self.lookout.last_crossing
             if done is not None and self.step >= max(done + t.after, at_least):
                 status = "emerged"
             elif self.step >= t.max_steps:
@@ -210,8 +210,8 @@ class Run:
                 if _exploded(value):
                     status = "diverged"
                     break
-                self.watch.trained(measure)
-                full = self.watch.wants_full(self.step)
+                self.lookout.trained(measure)
+                full = self.lookout.wants_full(self.step)
                 if full or self.step >= self.next_row:
                     self._add_row(full=full)
                     on_row(self)
@@ -224,19 +224,19 @@ class Run:
             on_row(self)
         if _exploded(self.rows[-1]["test_loss"]):
             status = "diverged"
-        elif status == "censored" and self.watch.last_crossing is not None:
+        elif status == "censored" and self.lookout.last_crossing is not None:
             status = "emerged"  # as the last evaluation shows
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
 
     def result(self, status: Status) -> RunResult:
-        thresholds = self.watch.thresholds
-        plateau = self.watch.last_crossing if status == "emerged" else None
+        thresholds = self.lookout.thresholds
+        plateau = self.lookout.last_crossing if status == "emerged" else None
         return RunResult(
             status=status,
             plateau_steps=plateau,
             threshold=thresholds[-1] if thresholds else None,
-            crossings=dict(self.watch.crossings),
+            crossings=dict(self.lookout.crossings),
             watched=list(thresholds),
             steps=self.step,
             final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
@@ -255,8 +255,8 @@ class Run:
 
     def continues(self, c: Checkpoint) -> bool:
         """Can this run go on from a checkpoint? Not if it asks for what may have been passed unseen."""
-        before = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
-        new = set(self.watch.thresholds) - set(c.watch["thresholds"])
+        before = self.lookout.restore(c.watch, self.lookout.thresholds, self._seen(c))
+        new = set(self.lookout.thresholds) - set(c.watch["thresholds"])
         unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
         references = self.looks.references
         uncompared = [i for i in range(len(references)) if f"ref_{i + 1}" not in c.rows[0]]
@@ -272,7 +272,7 @@ class Run:
         return Checkpoint(
             step=self.step,
             tensors=tensors,
-            watch=self.watch.state(),
+            watch=self.lookout.state(),
             rows=list(self.rows),
             pending=self.pending,
             next_row=self.next_row,
@@ -309,7 +309,7 @@ class Run:
         if self.repetition is not None and c.diversity:
             self.repetition.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
-        self.watch = self.watch.restore(c.watch, self.watch.thresholds, self._seen(c))
+        self.lookout = self.lookout.restore(c.watch, self.lookout.thresholds, self._seen(c))
         self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

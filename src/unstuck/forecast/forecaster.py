@@ -25,7 +25,7 @@ from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
 from .plateau import LATELY, MASTERED, plateau_left, plateau_since
-from .signals import SIGNALS, chance, recorded
+from .signals import SIGNALS, chance, fall, recorded
 from .sources import astray, loss_column
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
@@ -34,6 +34,9 @@ QUIET["links"] = QUIET["gain"]
 #: Growth of the forecast over growth of the step, both in logarithms, above which there is no sign: for signals between
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
+#: A gain below the first is taken for noise, which falls as often as it rises, unless it is so many times what any head
+#: has lost.
+DRIFT, RISES = 0.7, 2.0
 LOOK_BACK = 2.2  # by which factor of steps
 BLIND = ("sharpening", "parting")
 NEEDED = re.compile("|".join(["step$", ".*loss", *(f"{p}_" for prefixes, _ in SIGNALS.values() for p in prefixes)]))
@@ -185,7 +188,7 @@ class Forecaster:
         stopped = now - step > max(STOPPED[0] * np.diff(steps).max(initial=1.0), STOPPED[1] * now)
         seen, now = (int(step), now) if stopped else (None, step)  # between two looks the last one is the clock
         start = chance(curve, *SIGNALS[name][0]) if name in ("gain", "induction") else None
-        sign = self._sign(name, steps, values, start)
+        sign = self._sign(name, steps, values, start) and not (name == "gain" and _drifts(value, curve))
         moved = float(value) if not sign and value >= QUIET[name][1] else None
         first = steps[steps > 0].min(initial=math.inf)
         tells_from = LOOK_BACK * float(first) if step < LOOK_BACK * first < math.inf else None
@@ -250,6 +253,11 @@ def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
     except (TypeError, ValueError) as e:
         raise BadInput("the curve", f"one with {e}", "made of numbers") from e
     return curve.drop(columns=[c for c in text if c not in needed]).assign(**found) if text else curve
+
+
+def _drifts(value: float, curve: pd.DataFrame) -> bool:
+    """Is a gain no more than what heads do that drift up and down?"""
+    return value < DRIFT and value < RISES * fall(curve)
 
 
 def _overdue(middle: float, spread: float, now: float) -> bool:

@@ -31,6 +31,12 @@ def gain(curve: pd.DataFrame) -> Array:
     return _gain(_columns(curve, "attn"))
 
 
+def fall(curve: pd.DataFrame) -> float:
+    """By how much the head whose attention to the relevant tokens has fallen most has lost, in the logarithm."""
+    attention = np.maximum(_columns(curve, "attn"), 1e-12)
+    return float(max(0.0, np.log(attention[0] / attention[-1]).max()))
+
+
 def links(curve: pd.DataFrame) -> Array:
     """The same along the link where it is largest: to the relevant tokens, or in copying."""
     return _gain(_columns(curve, *LINKS))

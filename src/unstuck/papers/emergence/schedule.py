@@ -218,6 +218,8 @@ def _curves(ax: Axes, table: pd.DataFrame, role: dict[str, str]) -> None:
                 run["step"], 0, 1, where=repeats.tolist(), step="post", color=RED, alpha=0.12, lw=0,
                 transform=ax.get_xaxis_transform(),
             )  # fmt: skip
+    shown = first[first["way"].map(lambda way: role[way] != "strongest fixed")]  # which may go on for ever
+    ax.set_xlim(0, 1.08 * shown["step"].max())
     loss = table["measure"].iloc[0] == "clean_loss"
     ax.axhline(0.1 if loss else 0.9, color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="loss on clean data" if loss else "accuracy on clean data")

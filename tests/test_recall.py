@@ -23,7 +23,7 @@ from unstuck.runs.execute import enough, execute
 from unstuck.runs.store import Store
 from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall, highest
-from unstuck.training.emergence import RisingWatch
+from unstuck.training.emergence import RisingLookout
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
@@ -163,7 +163,7 @@ def test_numbers_outside_are_one_sentence(capsys, key, below, far):
 def watch_a_curve(accuracy, thresholds, *, steps, noise=0.0, seed=0):
     """Feed a watch with a curve as the loop does; returns it, and how many full evaluations it asked for."""
     rng = torch.Generator().manual_seed(seed)
-    watch, full, next_row = RisingWatch(thresholds), 0, 0
+    watch, full, next_row = RisingLookout(thresholds), 0, 0
     for step in range(steps):
         if step:
             right = torch.rand(32, generator=rng) < accuracy(step)
@@ -210,7 +210,7 @@ def test_a_small_threshold_is_bounded_from_below_too(tokens, pairs, at, width, s
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_accuracy_that_comes_back_late_is_found_though_training_is_flat(seed):
     """As with repetition: the training accuracy has long been 1 when the clean one rises."""
-    rng, watch, next_row = torch.Generator().manual_seed(seed), RisingWatch((0.5,)), 0
+    rng, watch, next_row = torch.Generator().manual_seed(seed), RisingLookout((0.5,)), 0
     for step in range(12_000):
         if step:
             watch.trained(0.995)
@@ -222,25 +222,25 @@ def test_accuracy_that_comes_back_late_is_found_though_training_is_flat(seed):
 
 
 def test_one_evaluation_by_luck_is_no_crossing():
-    watch = RisingWatch((0.5,))
+    watch = RisingLookout((0.5,))
     for step, value in ((0, 0.1), (100, 0.55), (200, 0.2), (300, 0.6), (400, 0.7)):
         watch.evaluated(step, value, full=True)
     assert 200 < watch.crossings["0.5"] < 300
 
 
 def test_what_holds_from_the_start_is_crossed_at_the_start():
-    perfect = RisingWatch((1.0,))
+    perfect = RisingLookout((1.0,))
     for step, value in enumerate((0.1, 0.9, 1.0, 1.0)):
         perfect.evaluated(step, value, full=True)
     assert perfect.crossings == {"1": 2.0}
-    watch = RisingWatch((0.05, 0.5))
+    watch = RisingLookout((0.05, 0.5))
     watch.evaluated(0, 0.08, full=True)
     watch.evaluated(40, 0.09, full=True)
     assert watch.crossings == {"0.05": 0.0}
 
 
 def test_small_evaluations_establish_nothing():
-    watch = RisingWatch((0.5,))
+    watch = RisingLookout((0.5,))
     for step in range(5):
         watch.evaluated(step, 0.9, full=False)
     assert watch.crossings == {}

@@ -5,7 +5,6 @@ A figure's file says which runs, and ends in `data, draw, compare = maps(runs)` 
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -28,16 +27,16 @@ def maps(runs: Runs) -> Kind:
     return data, maps_figure, mass_claims
 
 
-def ladder(runs: Runs, title: str, **options: Any) -> Kind:
-    """Loss, and distance to each rung, over training; options are those of `ladder_claims`."""
+def ladder(runs: Runs, title: str, *, by: str = "seed", apart: bool = True) -> Kind:
+    """Loss, and distance to each rung, over training, of runs that differ in `by`; `apart` as in `ladder_claims`."""
 
     def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         return ladder_data(runs(profile), store)
 
     def draw(table: pd.DataFrame) -> Figure:
-        return ladder_figure(table, title)
+        return ladder_figure(table, title, by)
 
     def compare(table: pd.DataFrame) -> list[Claim]:
-        return ladder_claims(table, **options)
+        return ladder_claims(table, apart=apart)
 
     return data, draw, compare

@@ -46,7 +46,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     watch = Watch(model, vocabulary=text.unique(), length=min(48, length), every=told.every)
     schedule = DiversitySchedule(most=0.5, floor=1.0, patience=500)  # no model gets such text below some loss
-    for step in range(told.steps + 1):
+    watch(0)  # before the first step
+    for step in range(1, told.steps + 1):
         starts = torch.randint(len(text) - length, (16, 1))
         batch = repeat(text[starts + torch.arange(length)], schedule.repetition if told.schedule else 0.0)
         loss = model(input_ids=batch, labels=batch).loss

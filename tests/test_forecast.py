@@ -395,11 +395,13 @@ def test_heads_that_only_drift_are_seldom_taken_for_emergence():
     assert (table["signs"] / table["asked"] < [0.1, 0.2, 0.2]).all()
 
 
-@pytest.mark.parametrize(("other", "sign"), [(1.0, True), (0.97, True), (0.8, False)])
-def test_a_rise_counts_if_no_head_falls_half_as_much(other, sign):
+@pytest.mark.parametrize(
+    ("start", "other", "sign"), [(0.03, 1, True), (0.03, 0.97, True), (0.03, 0.8, False), (1e-4, 0.1, True)]
+)
+def test_a_rise_counts_if_no_head_that_matters_falls_half_as_much(start, other, sign):
     steps = np.arange(0, 801, 20.0)
     rising = 0.03 * np.exp(erfinv(np.minimum(steps / 2000, 0.99)) ** 2)  # by the progress law, 40% of its plateau
-    curve = pd.DataFrame({"step": steps, "attn_0_0": rising, "attn_0_1": 0.03 * np.linspace(1, other, len(steps))})
+    curve = pd.DataFrame({"step": steps, "attn_0_0": rising, "attn_0_1": start * np.linspace(1, other, len(steps))})
     assert Forecaster("gain").of_curve(curve).sign == sign
 
 

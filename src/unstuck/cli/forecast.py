@@ -76,8 +76,8 @@ def forecast(
             return
         prior = None if law is None else _opinion(source, law, formula)
         if signal == "auto" and not available(curve) and (loss := loss_column(curve)) is not None:
-            _loss_alone(curve, loss, as_json)
-            if prior is not None:
+            stands = _loss_alone(curve, loss, as_json)
+            if prior is not None and stands and prior[0] > curve["step"].iloc[-1]:
                 say(_word(prior))
             return
         forecaster.prior = prior
@@ -110,8 +110,9 @@ def _ended(source: Path) -> tuple[str, float | None]:
     return ("", None) if row is None else (row["status"], row["plateau_steps"] if row["status"] == "emerged" else None)
 
 
-def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
-    """What a loss says without attention: whether it stands still, and since when; not for how long."""
+def _loss_alone(curve: Any, column: str, as_json: bool) -> bool:
+    """Say what a loss says without attention: whether it stands still, which is returned, and since when; not for how
+    long."""
     import numpy as np
 
     from unstuck.forecast.plateau import ROWS, falls_slowly, plateau_left, plateau_since
@@ -143,10 +144,12 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> None:
     if as_json:
         found = {"sign": False, "signal": column, "since": since, "loss": level, "diverged": why is not None}
         print(_json(None, None, said, now=now, **found, left=None if left is None else float(steps[left[1]])))
-        return
-    print(said)
-    if since is not None and left is None and not why:
+    else:
+        print(said)
+    stands = since is not None and left is None and not why
+    if stands and not as_json:
         say("A loss alone cannot say for how long: record where the heads look with unstuck.Watch, then ask again.")
+    return stands
 
 
 def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
@@ -161,7 +164,7 @@ def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, flo
     try:
         table = read_table(store)
     except BadInput as e:
-        raise BadInput("--law", str(store), e.allowed) from e
+        raise BadInput("--law", str(store), e.allowed or str(e)) from e
     plateau, spread, beyond = prior_of(flatten(spec), table, formula)
     if beyond:
         say(f"warning: this size lies beyond the runs of the law (in {beyond}), so it is believed less.")

@@ -201,7 +201,8 @@ def fit(
     if as_json:
         answer = law.as_json()
         if predictions:
-            answer["predictions"] = predictions
+            finite = [{k: v if v != math.inf else None for k, v in found.items()} for found in predictions]
+            answer["predictions"] = finite
         if ranking is not None:
             answer["laws"] = ranking.astype(object).where(ranking.notna(), None).to_dict("records")
         print(json.dumps(answer))

@@ -32,9 +32,11 @@ def gain(curve: pd.DataFrame) -> Array:
 
 
 def fall(curve: pd.DataFrame) -> float:
-    """By how much the head whose attention to the relevant tokens has fallen most has lost, in the logarithm."""
-    attention = np.maximum(_columns(curve, "attn"), 1e-12)
-    return float(max(0.0, np.log(attention[0] / attention[-1]).max()))
+    """By how much the head whose attention to the relevant tokens has fallen most has lost, in the logarithm; those that
+    give them next to nothing have nothing to lose."""
+    attention = _columns(curve, "attn")
+    then, now = np.maximum(attention[[0, -1]], _least(attention))
+    return float(max(0.0, np.log(then / now).max()))
 
 
 def links(curve: pd.DataFrame) -> Array:
@@ -50,10 +52,15 @@ def induction(curve: pd.DataFrame) -> Array:
 def _gain(attention: Array) -> Array:
     """Over its start, or over FAINT of what heads give there, if that is more: from next to nothing to little is no
     gain."""
-    start = np.maximum(attention[0], max(FAINT * float(attention[0].mean()), 1e-12))
+    start = np.maximum(attention[0], _least(attention))
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.maximum(attention, 1e-12) / start)
     return np.maximum(logs.max(1), 0.0)
+
+
+def _least(attention: Array) -> float:
+    """What is told from nothing: FAINT of what heads give at the start."""
+    return max(FAINT * float(attention[0].mean()), 1e-12)
 
 
 def chance(curve: pd.DataFrame, prefix: str = "attn") -> float:

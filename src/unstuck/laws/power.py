@@ -53,7 +53,7 @@ class PowerLaw:
     centre: Array = field(repr=False)  # those means
     ranges: dict[str, tuple[float, float]] = field(repr=False)  # of the columns, over the emerged runs
     offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
-    fitted_offset: bool = False  # then it is in doubt as well
+    offset_in_doubt: bool = False  # then it is in doubt as well
 
     def predict(self, table: Any) -> Array:
         """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
@@ -70,11 +70,11 @@ class PowerLaw:
     @cached_property
     def judged(self) -> Fit:
         """The same with a parameter more, where the offset was fitted: what it may be off by, to first order."""
-        return fit(replace(self.data, X=self._doubtful(self.data.X))) if self.fitted_offset else self.likely
+        return fit(replace(self.data, X=self._doubtful(self.data.X))) if self.offset_in_doubt else self.likely
 
     def _doubtful(self, rows: Array) -> Array:
         """Rows of the design with a column for the offset, if it was fitted."""
-        return _with_offset(rows, self.likely.beta) if self.fitted_offset else rows
+        return _with_offset(rows, self.likely.beta) if self.offset_in_doubt else rows
 
     @property
     def log_likelihood(self) -> float:
@@ -102,7 +102,7 @@ class PowerLaw:
         about = np.log(plateau - self.offset) - middle
         with np.errstate(over="ignore"):
             low, high = (np.exp(x + about) + self.offset for x in (low, high))
-        if not np.isfinite([plateau, low, high]).all():
+        if not np.isfinite(plateau).all():
             raise BadInput("sizes", sizes, "such that the plateau can be told in numbers")
         seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
         texts = [term.text for term in self.terms]
@@ -166,7 +166,7 @@ def fit_power_law(
     """
     terms = parse(formula)
     for term in terms:
-        if came := [c for c in term.columns if c in OUTCOMES]:
+        if came := [c for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]:
             raise BadInput(
                 "formula", formula, f"made of what the plateau depends on, not of {came[0]}, which came of it"
             )
@@ -187,8 +187,10 @@ def fit_power_law(
     names, n = [t.text for t in terms], int((~data.censored).sum())
     found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
     found |= {"terms": terms, "data": data, "centre": centre, "ranges": ranges, "offset": offset}
-    # With as many sizes as parameters nothing is left to judge it by.
-    found["fitted_offset"] = fitted and offset > 0 and data.units > len(terms) + 2
+    found["offset_in_doubt"] = fitted and offset > 0 and data.units > len(terms) + 2
+    if fitted and offset > 0 and not found["offset_in_doubt"]:
+        few = f"{data.units:.0f} sizes for {len(terms) + 2} parameters leave nothing to judge the fitted offset by"
+        warnings.warn(f"{few}: intervals take it for known and are too short", UserWarning, stacklevel=2)
     if data.censored.any():
         return _from_all(names, found, data, centre, level)
     return _from_emerged(names, found, data, centre, level)
@@ -202,7 +204,7 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
     result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
     counts = np.bincount(cell)
     judged = result
-    if found["fitted_offset"]:
+    if found["offset_in_doubt"]:
         logs = np.column_stack([logs, _with_offset(data.X, result.params)[:, -1]])
         judged = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
     if len(names) + 1 < len(counts) < len(y):
@@ -229,7 +231,7 @@ def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: A
 def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
     """By likelihood, with the runs that did not emerge as such."""
     likely = fit(data)
-    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if found["fitted_offset"] else likely
+    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if found["offset_in_doubt"] else likely
     back = np.array([1.0, *-centre])  # the constant, where all logarithms are 0
     k = len(back)
     constant = float(back @ likely.beta)

@@ -286,7 +286,7 @@ class DiversitySchedule:
             kept["measurements"] = [(int(step), max(0.0, float(clean) + up)) for step, clean in state["measurements"]]
             kept["changes"] = [(int(step), float(level)) for step, level in state["changes"]]
             values = [max(0.0, x + up) for x in state["values"]]
-        except (TypeError, ValueError) as e:
+        except (OverflowError, TypeError, ValueError) as e:
             raise BadInput("state", state, f"what state_dict() gave ({e})") from e
         vars(self).update(kept)
         self.detector.values = values

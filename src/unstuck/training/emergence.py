@@ -201,7 +201,7 @@ class RisingLookout(Lookout):
 
 
 def lookout_of(spec: RunSpec) -> Lookout:
-    """The watch for the measure that decides the run's emergence."""
+    """The lookout for the measure that decides the run's emergence."""
     if spec.task.decides == "loss":
         return FallingLookout(spec.train.thresholds)
     return RisingLookout(spec.train.thresholds, probe=spec.task.probe)

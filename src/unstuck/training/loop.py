@@ -92,7 +92,7 @@ class Run:
         self.device = check_device(spec)
         self.world = self.task.world(stream(spec.seed, "world"))
         with torch.random.fork_rng(devices=[]):  # for models of others, which may not draw from what they are handed
-            torch.manual_seed(stream_seed(spec.seed, "init of others"))
+            torch.default_generator.manual_seed(stream_seed(spec.seed, "init of others"))
             self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.schedule = schedule_of(spec, self.optimizer)

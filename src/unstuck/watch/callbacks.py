@@ -10,11 +10,6 @@ from .record import unwrapped
 from .watch import Watch
 
 
-def due(watch: Watch, step: int) -> bool:
-    """Is it time to look, and not done yet? Several batches may make one optimiser step."""
-    return step % watch.every == 0 and not (watch.rows and watch.rows[-1]["step"] == step)
-
-
 def check_trained(watch: Watch, trained: Any) -> None:
     """Is the watched model, or some of it, the one that is trained? Modules tell: parameters may be laid out anew."""
     of_trainer = {id(module) for module in trained.modules()} if hasattr(trained, "modules") else None
@@ -43,9 +38,8 @@ def trainer_callback(watch: Watch) -> Any:
             self._look(state)
 
         def _look(self, state: Any) -> None:
-            if due(watch, state.global_step):
-                logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-                watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
+            logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
+            watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
 
     return WatchCallback()
 
@@ -73,7 +67,6 @@ def lightning_callback(watch: Watch) -> Any:
             self._look(trainer)
 
         def _look(self, trainer: Any) -> None:
-            if due(watch, trainer.global_step):
-                watch(trainer.global_step, **{k: float(v) for k, v in trainer.callback_metrics.items()})
+            watch(trainer.global_step, **{k: float(v) for k, v in trainer.callback_metrics.items()})
 
     return WatchCallback()

@@ -24,6 +24,8 @@ def statistics(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> di
     looked = w > 0
     visible = (looked.flatten(0, 1).any(0) & looked.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
     entropy = torch.special.entr(w).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
+    if columns == w.shape[-2] + 1:  # a sink, at the end: it is nowhere
+        w, columns = w[..., :-1], columns - 1
     rows = torch.arange(columns - w.shape[-2], columns, device=w.device)
     distance = (w * (rows[:, None] - torch.arange(columns, device=w.device)).abs()).sum(-1).mean((0, 2))
     out = named("entropy", layer, entropy) | named("distance", layer, distance)

@@ -79,6 +79,7 @@ class Watch:
             self.repeated = tokens(beside(model, torch.cat([part, part], 1)))
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another are no beginning of these
         self.rows: list[dict[str, float]] = []
+        self.warned = False
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...); one that is called
@@ -88,8 +89,12 @@ class Watch:
             raise BadInput("step", "missing", "given first: watch(step, loss=loss)")
         if _whole_step(step) % self.every:
             return None
+        if self.rows and self.rows[-1]["step"] == step:  # several batches may make one optimiser step
+            return None
         if behind := self._behind(step):  # no reason to end a training
-            warnings.warn(f"{behind}; the watch does not look", UserWarning, stacklevel=2)
+            if not self.warned:
+                warnings.warn(f"{behind}; the watch does not look", UserWarning, stacklevel=2)
+            self.warned = True
             return None
         return self.look(step, **measures)
 

@@ -32,7 +32,7 @@ def gain(curve: pd.DataFrame) -> Array:
 
 
 def fall(curve: pd.DataFrame) -> float:
-    """By how much the head whose attention to the relevant tokens has fallen most has lost, in the logarithm; those that
+    """By how much the head has lost whose attention to the relevant tokens has fallen most, in the logarithm; those that
     give them next to nothing have nothing to lose."""
     attention = _columns(curve, "attn")
     then, now = np.maximum(attention[[0, -1]], _least(attention))

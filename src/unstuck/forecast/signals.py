@@ -32,8 +32,8 @@ def gain(curve: pd.DataFrame) -> Array:
 
 
 def fall(curve: pd.DataFrame) -> float:
-    """By how much the head has lost whose attention to the relevant tokens has fallen most, in the logarithm; those that
-    give them next to nothing have nothing to lose."""
+    """By how much the head has lost whose attention to the relevant tokens has fallen most, in the logarithm; a head
+    that gives them next to nothing has nothing to lose."""
     attention = _columns(curve, "attn")
     then, now = np.maximum(attention[[0, -1]], _least(attention))
     return float(max(0.0, np.log(then / now).max()))

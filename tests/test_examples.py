@@ -56,11 +56,11 @@ def test_the_example_task_sweeps_fits_and_plots(tmp_path):
 
 def test_the_example_of_a_loop_of_ones_own(tmp_path):
     pytest.importorskip("transformers")
-    small = ["--steps", "40", "--width", "16", "--context", "32", "--every", "10", "--schedule"]
+    small = ["--steps", "40", "--width", "8", "--context", "32", "--every", "10", "--schedule"]
     words = [sys.executable, str(ROOT / "examples/watch_gpt2.py"), *small, "--out", str(tmp_path / "mine")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("loss") >= 5
+    assert done.stdout.count("loss") == 4
     assert "no sign of emergence by step 40" in done.stdout or "too early to tell" in done.stdout
     assert main(["forecast", str(tmp_path / "mine")]) == 0
 

@@ -38,8 +38,9 @@ def trainer_callback(watch: Watch) -> Any:
             self._look(state)
 
         def _look(self, state: Any) -> None:
-            logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-            watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
+            if watch.due(state.global_step):
+                logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
+                watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
 
     return WatchCallback()
 
@@ -67,6 +68,7 @@ def lightning_callback(watch: Watch) -> Any:
             self._look(trainer)
 
         def _look(self, trainer: Any) -> None:
-            watch(trainer.global_step, **{k: float(v) for k, v in trainer.callback_metrics.items()})
+            if watch.due(trainer.global_step):  # to read a metric waits for the device
+                watch(trainer.global_step, **{k: float(v) for k, v in trainer.callback_metrics.items()})
 
     return WatchCallback()

@@ -87,9 +87,7 @@ class Watch:
         step = measures.pop("step", None) if step is None else step
         if step is None:
             raise BadInput("step", "missing", "given first: watch(step, loss=loss)")
-        if _whole_step(step) % self.every:
-            return None
-        if self.rows and self.rows[-1]["step"] == step:  # several batches may make one optimiser step
+        if not self.due(step):
             return None
         if behind := self._behind(step):  # no reason to end a training
             if not self.warned:
@@ -97,6 +95,10 @@ class Watch:
             self.warned = True
             return None
         return self.look(step, **measures)
+
+    def due(self, step: int) -> bool:
+        """Is it time to look, and not done yet? Several batches may make one optimiser step."""
+        return _whole_step(step) % self.every == 0 and not (self.rows and self.rows[-1]["step"] == step)
 
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""

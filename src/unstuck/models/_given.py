@@ -3,7 +3,7 @@
 import copy
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -12,6 +12,8 @@ from torch import nn
 @dataclass(frozen=True)
 class Given:
     """A module handed over ready made. `digest` tells two of them apart: their layout and what they start from."""
+
+    version: ClassVar[int] = 1
 
     digest: str
 

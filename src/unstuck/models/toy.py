@@ -1,5 +1,7 @@
 """The toy model of Eq. 2: one attention layer whose scores are parameters."""
 
+from typing import ClassVar
+
 import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
@@ -13,6 +15,8 @@ from unstuck.tasks.task import Task
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Toy:
     """The toy model for single-location regression at a fixed position; it has no settings of its own."""
+
+    version: ClassVar[int] = 1  # raised when what a run computes changes
 
     def build(self, task: Task, rng: torch.Generator) -> "ToyAttention":
         if not isinstance(task, SingleLocation) or task.position == "random" or task.feature:

@@ -7,7 +7,7 @@ last block almost free.
 """
 
 import math
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import ConfigDict, Field
@@ -23,6 +23,8 @@ ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Transformer:
     """Sizes and switches of a Transformer; `build` makes the module."""
+
+    version: ClassVar[int] = 1  # raised when what a run computes changes
 
     layers: Annotated[int, Field(ge=1, le=1024)] = 2
     heads: Annotated[int, Field(ge=1, le=1024)] = 4

@@ -20,7 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unstuck.errors import BadInput, Impossible
 from unstuck.spec.load import build_spec, merge, parse_overrides, read_source
@@ -156,9 +156,13 @@ def run_sweep(
     seconds: float = float("inf"),
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[float, float, str], None] = lambda done, of, text: None,
+    order: Literal["longest", "given"] = "longest",
 ) -> Sweep:
     """Carry out what is missing of `specs`; stops cleanly after `seconds`, or at an interrupt, and can be taken up
     again. `progress` hears of work in predicted seconds.
+
+    The longest runs start first, so that no worker is left alone with one at the end; `order="given"` keeps the order
+    of `specs`, for a list that is sorted by what matters most.
 
     An entry that is a list is a race: its runs follow one another in one worker, and each is stopped once it has
     trained longer than the best plateau before it.
@@ -170,6 +174,8 @@ def run_sweep(
     todo = missing(specs, store, out)
     if not todo:
         return out
+    if order == "longest":
+        todo.sort(key=_seconds, reverse=True)
     for spec in itertools.chain(*todo):
         if spec.train.device != "cpu":
             from unstuck.training.loop import check_device
@@ -181,7 +187,7 @@ def run_sweep(
     check_importable(todo)
     stop = multiprocessing.get_context("spawn").Event()
     deadline = time.monotonic() + seconds
-    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
+    cost = [_seconds(unit) for unit in todo]
     waiting = list(range(len(todo)))
     tried: Counter[int] = Counter()
     running: dict[Future[list[dict[str, Any]]], int] = {}
@@ -262,7 +268,7 @@ def _run_here(
     progress: Callable[[float, float, str], None],
 ) -> Sweep:
     deadline = time.monotonic() + seconds
-    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
+    cost = [_seconds(unit) for unit in todo]
     for i, unit in enumerate(todo):
         job: Future[list[dict[str, Any]]] = Future()
         try:
@@ -272,6 +278,11 @@ def _run_here(
         settle(out, unit, job)
         progress(sum(cost[: i + 1]), sum(cost), f"{len(out.results)} of {count_runs(todo)} runs")
     return out
+
+
+def _seconds(unit: Unit) -> float:
+    """What a unit will take, by the predicted cost of its runs."""
+    return sum(predicted_cost(spec).seconds for spec in unit)
 
 
 def count_runs(specs: Sequence[RunSpec | Unit]) -> int:

@@ -72,6 +72,7 @@ def _several(value: Any) -> Any:
 class TrainSpec:
     """How long and how carefully to train. None of it but `batch` and `threads` changes the dynamics."""
 
+    version: ClassVar[int] = 1  # of the training loop and its optimisers; raised when the numbers of a run change
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
     threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -90,7 +91,11 @@ class TrainSpec:
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
 class RunSpec:
-    """One run. `run_id` is a hash of what changes its dynamics, so not of its budget."""
+    """One run. `run_id` is a hash of what changes its dynamics, so not of its budget.
+
+    Task, model and loop each have a version, which is raised by hand when their numbers change: the runs of the old code
+    then keep their ids, and the new code's get others. A first version is left out of the hash.
+    """
 
     task_name: str
     task: Any
@@ -117,11 +122,13 @@ class RunSpec:
         """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
         what: dict[str, Any] = {
             "task": [Path(self.task_name).name, _told(self.task), code_version(type(self.task))],
-            "model": [Path(self.model_name).name, _told(self.model), *_foreign(type(self.model))],
+            "model": [Path(self.model_name).name, _told(self.model), *_later_version(type(self.model))],
             "optim": _told(self.optim) | _file(self.optim.name),
             "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},
             "seed": self.seed,
         }
+        if TrainSpec.version > 1:
+            what["loop"] = TrainSpec.version
         if self.schedule.name != "none":
             what["schedule"] = [_told(self.schedule), ScheduleSpec.version]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
@@ -169,9 +176,11 @@ def code_version(kind: type) -> str:
     return _hash(text)
 
 
-def _foreign(kind: type) -> list[str]:
-    """A model that is not ours is another one when its code changes; ours keep their names and settings."""
-    return [] if kind.__module__.startswith("unstuck.") else [code_version(kind)]
+def _later_version(model: type) -> list[str]:
+    """What tells a model from what its name and settings once meant: its version, or the hash of a user's file. The first
+    version of a model of ours is left out, since it was not recorded at first."""
+    version = code_version(model)
+    return [] if version == "1" and model.__module__.startswith("unstuck.") else [version]
 
 
 def _file(name: str) -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterable
+from importlib.resources import as_file, files
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -12,23 +14,29 @@ from .task import Batch, Task, World, config, rows_of
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 
+#: Q_k of the published runs, oldest group first, (3, 50, 50): U Vh^T of the singular value decomposition of three normal
+#: matrices from torch's seed 0. A file, because the signs of singular vectors differ between libraries.
+PUBLISHED = files("unstuck.tasks") / "published_teacher.npy"
+
 
 @config
 class Lagged(Task):
-    """Groups of lags, nearest first, with a feature matrix each: A_k = m^(groups - k) Q_k, Q_k orthogonal.
+    """Groups of lags with a feature matrix each: A_k = m^(groups - k) Q_k, Q_k orthogonal, k = 1 the nearest group.
 
     The nearest group matters most, or, with `importance="far"`, the farthest. Training draws from a fixed set of
-    `sequences`, in passes, or, with 0, anew at every step.
+    `sequences`, in passes, or, with 0, anew at every step. Lists begin with the oldest, as in the paper's code: with
+    `span=[2, 4, 8]` the farthest group has two lags, with `weights=[0.7, 0.3]` the older lag of a group weighs more.
     """
 
     d: Annotated[int, Field(ge=2, le=4096)] = 50  # size of the vocabulary, or of a token
     groups: Size = 3
-    span: Size = 2  # lags in a group
-    stride: Annotated[int, Field(ge=0, le=4096)] = 0  # from one group to the next; 0 means the span: no overlap
+    span: Size | tuple[Size, ...] = 2  # lags in a group; a list: of each group, the oldest group first
+    stride: Annotated[int, Field(ge=0, le=4096)] = 0  # from one group to the next; 0: they follow without overlap
     m: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.7  # how much more a group matters than the next
     importance: Literal["near", "far"] = "near"
     features: Literal["orthogonal", "frobenius", "shared"] = "orthogonal"  # also: tr Q_i^T Q_j = 0, or one Q for all
-    weights: tuple[Annotated[float, Field(gt=0, le=100)], ...] = ()  # alpha inside a span; their mean is made 1
+    teacher: Literal["random", "published"] = "random"  # Q: Haar, drawn from the run's seed, or the authors' own
+    weights: tuple[Annotated[float, Field(gt=0, le=100)], ...] = ()  # alpha in a span, oldest lag first; made to sum to 1
     rank: Annotated[int, Field(ge=0, le=4096)] = 0  # of the features; 0 means full
     scored: Size = 20  # tokens that are predicted
     sequences: Annotated[int, Field(ge=0, le=10**7)] = 0  # of the training set; 0 means fresh ones at every step
@@ -38,26 +46,47 @@ class Lagged(Task):
         if self.m < 1:
             far = "where the farthest group is to matter most, task.importance=far"
             raise ValueError(f"task.m is {self.m:g}, but must be at least 1; {far}")
-        if self.weights and len(self.weights) != self.span:
-            raise ValueError(f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}")
+        if isinstance(self.span, tuple) and len(self.span) != self.groups:
+            raise ValueError(f"task.span has {len(self.span)} numbers, but task.groups is {self.groups}")
+        if any(start + span > self.context for start, span in zip(self._starts, self.spans, strict=True)):
+            raise ValueError(
+                f"task.span is {list(self.spans)} with task.stride = {self.stride}: a group would reach into the future"
+            )
+        if self.weights and set(self.spans) != {len(self.weights)}:
+            raise ValueError(
+                f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}: all groups need as many "
+                "lags as there are weights"
+            )
         if self.rank > self.d:
             raise ValueError(f"task.rank is {self.rank}, but must be at most task.d = {self.d}")
         if self.features == "frobenius" and self.rank:
             raise ValueError("task.rank is given, but with task.features = frobenius features have full rank")
-        if self.features == "frobenius" and self.groups > self.d:
-            raise ValueError(f"task.groups is {self.groups}, but must be at most task.d = {self.d}")
+        if self.features == "frobenius" and self.groups > self.d**2:
+            raise ValueError(f"task.groups is {self.groups}, but must be at most task.d^2 = {self.d**2}")
+        if self.teacher == "published" and (self.d, self.groups, self.rank) != (50, 3, 0):
+            raise ValueError("task.teacher = published has task.d = 50, task.groups = 3 and task.rank = 0")
+        if self.teacher == "published" and self.features == "shared":
+            raise ValueError("task.teacher = published has a matrix for each group, but task.features is shared")
         return self
 
     # -- sizes
 
     @property
-    def step(self) -> int:
-        return self.stride or self.span
+    def spans(self) -> tuple[int, ...]:
+        """Lags of each group, the oldest group first."""
+        return self.span if isinstance(self.span, tuple) else (self.span,) * self.groups
+
+    @property
+    def _starts(self) -> list[int]:
+        """Where each group begins, counted from the oldest token of the context, the oldest group first."""
+        if self.stride:
+            return [j * self.stride for j in range(self.groups)]
+        return [sum(self.spans[:j]) for j in range(self.groups)]
 
     @property
     def context(self) -> int:
         """Lags that matter."""
-        return (self.groups - 1) * self.step + self.span
+        return self._starts[-1] + self.spans[-1]
 
     @property
     def T(self) -> int:
@@ -73,8 +102,10 @@ class Lagged(Task):
         return self.d
 
     def lags(self, k: int) -> list[int]:
-        """I(k + 1): the lags of a group, nearest first."""
-        return [k * self.step + i for i in range(1, self.span + 1)]
+        """I(k + 1): the lags of a group, nearest first; k = 0 is the nearest group."""
+        j = self.groups - 1 - k
+        oldest = self.context - self._starts[j]
+        return list(range(oldest - self.spans[j] + 1, oldest + 1))
 
     @property
     def order(self) -> list[int]:
@@ -84,34 +115,38 @@ class Lagged(Task):
     # -- features
 
     def feature_matrices(self, rng: torch.Generator) -> Tensor:
-        """A, (groups, d, d)."""
+        """A, (groups, d, d), the nearest group first."""
         strength = torch.tensor([self.m ** (self.groups - 1 - self.order.index(k)) for k in range(self.groups)])
-        return strength[:, None, None] * self._orthogonal(rng)
+        return strength[:, None, None] * self._features(rng).flip(0)
 
-    def _orthogonal(self, rng: torch.Generator) -> Tensor:
-        shape = (1 if self.features == "shared" else self.groups, self.d, self.d)
-        Q = torch.linalg.qr(torch.randn(shape, generator=rng))[0]
+    def _features(self, rng: torch.Generator) -> Tensor:
+        """Q, the oldest group first."""
+        if self.teacher == "published":
+            with as_file(PUBLISHED) as path:
+                Q = torch.from_numpy(np.load(path, allow_pickle=False))
+        else:
+            Q = haar((1 if self.features == "shared" else self.groups, self.d, self.d), rng)
         if self.features == "shared":
             Q = Q.expand(self.groups, -1, -1)
-        if self.features == "frobenius":  # Q_k = U P_k with P_k the k-th power of the cyclic shift: tr Q_i^T Q_j = 0
-            shift = torch.eye(self.d).roll(1, 0)
-            powers = [torch.linalg.matrix_power(shift, k) for k in range(self.groups)]
-            Q = torch.stack([Q[0] @ P @ Q[1 % len(Q)] for P in powers])
+        if self.features == "frobenius":
+            Q = frobenius_orthogonal(Q)
         if self.rank:  # each on a random subspace of its own, or the shared one on one
-            basis = torch.linalg.qr(torch.randn(len(Q), self.d, self.d, generator=rng))[0][:, :, : self.rank]
+            basis = haar((len(Q), self.d, self.d), rng)[:, :, : self.rank]
             basis = basis[:1] if self.features == "shared" else basis
             Q = Q @ basis @ basis.mT
         return Q
 
-    def _alpha(self) -> list[float]:
-        mean = sum(self.weights) / len(self.weights) if self.weights else 1.0
-        return [w / mean for w in self.weights] or [1.0] * self.span
+    def _alpha(self, k: int) -> list[float]:
+        """What the lags of a group weigh, nearest first."""
+        if not self.weights:
+            return [1.0] * len(self.lags(k))
+        return [w / sum(self.weights) for w in reversed(self.weights)]
 
     def lag_matrices(self, A: Tensor, groups: Iterable[int]) -> Tensor:
         """What a token at each lag adds to the prediction, as rows: (context, d, d)."""
         out = torch.zeros(self.context, self.d, self.d)
         for k in groups:
-            for lag, alpha in zip(self.lags(k), self._alpha(), strict=True):
+            for lag, alpha in zip(self.lags(k), self._alpha(k), strict=True):
                 out[lag - 1] += alpha * A[k].T
         return out
 
@@ -159,3 +194,21 @@ class Lagged(Task):
                 mask[rows, rows + 1 - lag] = True
             links[f"group{k + 1}"] = mask.expand(len(batch.inputs), -1, -1)
         return links
+
+
+def haar(shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+    """Orthogonal matrices drawn uniformly (Haar measure): Q of a normal matrix's QR decomposition, signed so that R has
+    a positive diagonal. Without the signs Q is not uniform: its trace is negative on average (Mezzadri 2007)."""
+    Q, R = torch.linalg.qr(torch.randn(shape, generator=rng))
+    return Q * R.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
+
+
+def frobenius_orthogonal(Q: Tensor) -> Tensor:
+    """Gram-Schmidt on matrices as vectors, the first kept: tr Q_i^T Q_j = 0; each with the norm it had."""
+    out: list[Tensor] = []
+    for q in Q:
+        rest = q.flatten()
+        for done in out:
+            rest = rest - (rest @ done.flatten()) / done.square().sum() * done.flatten()
+        out.append((rest * (q.norm() / rest.norm())).view_as(q))
+    return torch.stack(out)

@@ -24,7 +24,7 @@ class Markov(Lagged):
     Yüksel et al. 2026.
     """
 
-    version: ClassVar[int] = 1  # raised when what is drawn changes
+    version: ClassVar[int] = 2  # raised when what is drawn changes
     discrete: ClassVar[bool] = True
     evaluation: ClassVar[int] = 3000
     probe: ClassVar[int] = 3000

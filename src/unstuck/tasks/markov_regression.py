@@ -19,7 +19,7 @@ class MarkovRegression(Lagged):
     error over the variance of the noise is the KL divergence of two predictions, so the ladder has the same names.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # raised when what is drawn changes
     evaluation: ClassVar[int] = 1000
     probe: ClassVar[int] = 1000
 

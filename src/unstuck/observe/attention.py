@@ -26,14 +26,16 @@ def attention_columns(maps: list[Tensor], batch: Batch) -> dict[str, float]:
     return columns
 
 
-def link_columns(maps: list[Tensor], links: dict[str, Tensor]) -> dict[str, float]:
+def link_columns(maps: list[Tensor], links: dict[str, Tensor], *, last: bool = False) -> dict[str, float]:
     """Means of each head's attention along links between positions: for each name, `copy_0_2` and so on.
 
     `maps` are (n, heads, T, T); a link is (n, T, T), True from a position to those it should look at. The mean is over
-    the positions of the batch from which a link starts.
+    the positions of the batch from which a link starts, or, with `last`, over its last positions alone.
     """
     columns: dict[str, float] = {}
+    maps = [weights[:, :, -1:] for weights in maps] if last else maps
     for name, link in links.items():
+        link = link[:, -1:] if last else link
         starts = link.any(-1).sum()
         for layer, weights in enumerate(maps):
             along = (weights * link[:, None]).sum((0, 2, 3)) / starts

@@ -111,7 +111,7 @@ def entries() -> Mapping[str, Entry]:
     for paper, prefix in _PREFIX.items():
         for path in sorted(_folder(paper).glob("[a-z]*.py")):
             name = prefix + path.stem.replace("_", "-")
-            if name not in found:
+            if name not in found and path.stem != "figures":
                 first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or name).splitlines()[0]
                 found[name] = Entry(name, first.removeprefix(f"{name}: ").rstrip("."), "theory", ours=True)
     for name, point in from_packages().items():
@@ -119,17 +119,24 @@ def entries() -> Mapping[str, Entry]:
     return MappingProxyType(found)
 
 
-def module_of(name: str) -> str:
-    """The module a figure of ours lives in: `fig2-left` is papers/emergence/fig2_left.py."""
+def place_of(name: str) -> tuple[str, str]:
+    """The module a figure of ours lives in, and its row there if it has no file of its own: `fig2-left` is
+    papers/emergence/fig2_left.py, `incremental-fig2` the row `fig2` of papers/incremental/figures.py."""
     paper = "incremental" if name.startswith("incremental-") else "emergence"
-    return f"unstuck.papers.{paper}.{name.removeprefix('incremental-').replace('-', '_')}"
+    short = name.removeprefix("incremental-")
+    file = short.replace("-", "_")
+    if not (_folder(paper) / f"{file}.py").is_file() and (_folder(paper) / "figures.py").is_file():
+        return f"unstuck.papers.{paper}.figures", short
+    return f"unstuck.papers.{paper}.{file}", ""
 
 
 def is_available(name: str) -> bool:
-    path = Path(__file__).parent.parent.joinpath(*module_of(name).split(".")[1:]).with_suffix(".py")
     if name in PACKAGES and find_spec(PACKAGES[name]) is None:
         return False
-    return path.is_file() or name in from_packages()
+    if name in from_packages():
+        return True
+    module, row = place_of(name)
+    return bool(row) or find_spec(module) is not None
 
 
 def available() -> list[str]:

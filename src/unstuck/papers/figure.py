@@ -1,6 +1,6 @@
-"""What a figure is: a module with its settings, its data, its drawing and the paper's numbers. One file a figure.
+"""What a figure is: settings, data, a drawing and the paper's numbers. A file, or a row of a table of figures of one kind.
 
-A figure module has a docstring whose first line is its title, and
+A figure module has a docstring whose first line is its title (a row, which is an object, has a `title`), and
 
     plan(profile) -> list[Job]               what it would run, and how long that takes
     data(profile, progress) -> DataFrame     run it: a tidy table from which the rest follows
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure as Picture
 
 from unstuck.errors import BadInput, nearest
 
-from .catalogue import entries, from_packages, is_available, module_of
+from .catalogue import entries, from_packages, is_available, place_of
 
 Profile = Literal["quick", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -83,7 +83,9 @@ def load(name: str) -> FigureModule:
         raise BadInput("figure", name, f"one that is available; this one still needs {known[name].needs}")
     if name in from_packages():
         return cast(FigureModule, from_packages()[name].load())
-    return cast(FigureModule, importlib.import_module(module_of(name)))
+    module, row = place_of(name)
+    found = importlib.import_module(module)
+    return cast(FigureModule, found.FIGURES[row] if row else found)
 
 
 def is_trained(figure: Any) -> bool:
@@ -100,8 +102,9 @@ def plan(figure: Any, profile: Profile) -> list[Job]:
     return jobs(figure.runs(profile))
 
 
-def title(module: Any) -> str:
-    return (module.__doc__ or module.__name__).strip().splitlines()[0]
+def title(figure: Any) -> str:
+    """What a figure is called: its `title`, or the first line of its file."""
+    return str(getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0])
 
 
 def overall(verdicts: Iterable[str]) -> str:

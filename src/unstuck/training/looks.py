@@ -74,6 +74,7 @@ class Looks:
             columns = attention_columns([m[:, :, -1] for m in maps] if links else maps, part)
             columns |= link_columns(maps, links)
             if "group1" in links:
+                columns |= {f"readout_{k}": v for k, v in link_columns(maps, links, last=True).items()}
                 values = self.model.value_matrices() if hasattr(self.model, "value_matrices") else None
                 columns |= ladder_columns(columns, values, self.world["A"])
         else:

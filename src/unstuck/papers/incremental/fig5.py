@@ -1,7 +1,7 @@
-"""Figure 5: with less data the minimal model stops lower on the ladder, and early stopping picks a simpler predictor.
+"""Figure 5: with less data the minimal model stops at a simpler predictor, and early stopping picks it.
 
-Against the size of the training set: the best validation loss and that of the final model, the step at which it is
-best, and, there, KL to models of restricted context and to the truncated truths.
+Left: the best validation loss so far, above the teacher's, for 600, 2,000 and 9,000 sequences and for 3,000 new ones at
+every step. Right: KL to models of restricted context that were trained on the same sequences, dashed the best step.
 """
 
 from pathlib import Path
@@ -10,114 +10,96 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.laws.stages import early_stop
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._ladder import compared, minimal_runs, rungs_of
-from unstuck.papers.lab import TieredRun, curves
-from unstuck.papers.style import BLUE, ORANGE, panels, shades
+from unstuck.papers.lab import TieredRun
+from unstuck.papers.style import panels, shades
 
-SIZES = [100, 400, 2000, 3000, 6000, 9000]
+from ._curves import curve_table
+from ._judge import at, judged, judging, numbers, within
+from ._published import FIG5_BEST, FIG5_KL, FIG5_LATE, FIG5_STEP, MORE_SEEDS, updates
+from ._runs import minimal_runs, with_contexts
+
+SIZES, CONTEXTS = [600, 2000, 9000], [2, 4, 6]
+STEPS = 1000
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    sizes, seeds = ([50, 200, 2000], [0]) if profile == "quick" else (SIZES, [0, 1])
-    out = []
-    for seed in seeds:
-        mine = minimal_runs(profile, 1, seeds=[seed], task__sequences=sizes)
-        out += compared(mine, contexts(profile), like=mine[-1])
-    return out
-
-
-def contexts(profile: Profile) -> list[int]:
-    return [1, 2, 3] if profile == "quick" else [2, 4, 6]
+    quick = profile == "quick"
+    sizes = [50, 200, 2000] if quick else SIZES
+    sized = with_contexts(minimal_runs(profile, STEPS, task__sequences=sizes), [1, 2, 3] if quick else CONTEXTS, profile)
+    return [*sized, *minimal_runs(profile, STEPS, changes={"task.sequences": 0})]
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curves([r for r in runs(profile) if r.spec.train.compare], store)
+    table = curve_table(runs(profile), store)
     if table.empty:
         return table
-    names = {f"ref_{i + 1}": f"context_{c}" for i, c in enumerate(contexts(profile))}
-    ladder = [c for c in table if c.startswith("kl_")]
-    columns = ["run_id", "sequences", "seed", "step", "train_loss", "test_loss", "excess_loss", "specialisation"]
-    return table[[*columns, *ladder, *names]].rename(columns=names)
+    table["best"] = table.groupby("run_id")["excess_loss"].cummin()
+    kept = [c for c in table if not c.startswith(("group", "readout", "align"))]
+    return table[kept]
 
 
-def _stops(table: pd.DataFrame) -> pd.DataFrame:
-    """For each run: where it was best, what the end cost, and how far it was from each restricted model there."""
-    rows = []
-    for (_, sequences, seed), curve in table.groupby(["run_id", "sequences", "seed"]):
-        stop = early_stop(curve[["step", "test_loss", *rungs_of(curve)]])
-        at = curve[curve["step"] == stop.step].iloc[0]
-        truth = (curve["test_loss"] - curve["excess_loss"]).iloc[0]
-        rows.append(
-            {
-                **{"sequences": sequences, "seed": seed, "step": stop.step, "gain": stop.gain},
-                **{"rung": stop.rung, "nearest": stop.kl},
-                **{"best": stop.loss - truth, "final": stop.final_loss - truth},
-                **{c: at[c] for c in curve if c.startswith("context_")},
-                **{c: at[c] for c in rungs_of(curve)},
-            }
-        )
-    return pd.DataFrame(rows).sort_values("sequences")
+def _contexts(table: pd.DataFrame) -> list[str]:
+    return sorted((c for c in table if c.startswith("context_")), key=lambda c: int(c.removeprefix("context_")))
+
+
+def _name(sequences: int) -> str:
+    return f"{sequences:,} sequences" if sequences else "new ones at every step"
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    picture, (first, second, third, fourth) = panels(4, width=3.4)
-    stops = _stops(table)
-    means = stops.groupby("sequences").mean()
-    for column, colour, label in (("final", ORANGE, "final model"), ("best", BLUE, "best step")):
-        first.plot(stops["sequences"], stops[column], "o", ms=4, color=colour)
-        first.plot(means.index, means[column], "-", color=colour, label=label)
-    first.set(yscale="log", ylabel="validation loss above the truth")
-    first.legend(loc="upper right")
-    second.plot(stops["sequences"], stops["step"], "o", ms=4, color=BLUE)
-    second.plot(means.index, means["step"], "-", color=BLUE)
-    second.set(yscale="log", ylabel="step with the best validation loss")
-    for ax, prefix, name, ylabel in (
-        (third, "context_", "context {}", "KL to the restricted model, best step"),
-        (fourth, "kl_", "$A^*_{{1:{}}}$", "KL to the truncated truth, best step"),
-    ):
-        columns = [c for c in stops if c.startswith(prefix)]
-        for column, colour in shades(columns).items():
-            label = name.format(column.removeprefix(prefix))
-            ax.plot(means.index, means[column], "o-", ms=4, color=colour, label=label)
-        ax.set(yscale="log", ylabel=ylabel)
-        ax.legend(loc="lower left")
-    for ax in (first, second, third, fourth):
-        ax.set(xscale="log", xlabel="training sequences")
+    sizes = sorted(table["sequences"].unique(), key=lambda n: n or np.inf)
+    limited = [n for n in sizes if n]
+    picture, axes = panels(1 + len(limited), width=3.3)
+    for size, colour in shades(sizes).items():
+        for i, (_, curve) in enumerate(table[table["sequences"] == size].groupby("run_id", sort=False)):
+            name = _name(size) if i == 0 else None
+            axes[0].plot(curve["step"], curve["best"], color=colour, lw=1.6 if i == 0 else 0.9, label=name)
+        if size in FIG5_BEST:
+            axes[0].plot([table["step"].max()], [FIG5_BEST[size]], "o", mfc="white", mec=colour, ms=5, zorder=5)
+    axes[0].set(xlabel="step", ylabel="best loss above the teacher's so far", yscale="log")
+    axes[0].legend(fontsize=7.5)
+    for ax, size in zip(axes[1:], limited, strict=True):
+        first = next(curve for _, curve in table[table["sequences"] == size].groupby("run_id", sort=False))
+        for column, colour in shades(_contexts(table)).items():
+            ax.plot(first["step"], first[column], color=colour, label=f"c = {column.removeprefix('context_')}")
+        ax.axvline(_best_step(first), color="#444444", lw=0.9, ls="--")
+        ax.set(xlabel="step", ylabel="KL to the restricted model", title=_name(size), yscale="log")
+    axes[1].legend(fontsize=7.5)
     return picture
 
 
+def _best_step(curve: pd.DataFrame) -> float:
+    return float(curve["step"].iloc[int(curve["excess_loss"].to_numpy().argmin())])
+
+
 def compare(table: pd.DataFrame) -> list[Claim]:
-    stops = _stops(table)
-    by_size = stops.groupby("sequences")
-    rungs, kl = by_size["rung"].agg(["min", "max"]), by_size["nearest"].mean()
-    shown = {n: f"{a}" if a == b else f"{a} to {b}" for n, (a, b) in rungs.iterrows()}
-    text = ", ".join(f"{n}: {rung} (KL {kl[n]:.2f})" for n, rung in shown.items())
-    rises = bool((np.diff(rungs, axis=0) >= 0).all() and (rungs.iloc[0] < rungs.iloc[-1]).all())
-    claims = [
-        Claim(
-            "rung at the best step, by sequences",
-            text,
-            "smaller data stops lower",
-            rises if len(rungs) > 1 else None,
-            "0: KL to none has fallen by half",
-        )
-    ]
-    steps = ", ".join(f"{n}: {step:.0f}" for n, step in stops.groupby("sequences")["step"].mean().items())
-    claims.append(Claim("best step, by sequences", steps, None, None))
-    for size in (400, 9000):
-        mine = stops[stops["sequences"] == size]
-        if len(mine):
-            ours = f"{mine['gain'].mean():.3f} ({mine['gain'].min():.3f} to {mine['gain'].max():.3f})"
-            claims.append(
-                Claim(
-                    f"gain of early stopping over the final model, {size} sequences",
-                    ours,
-                    "early stopping picks a better, simpler predictor" if size == 400 else None,
-                    bool(mine["gain"].min() > 0.01 and mine["rung"].max() < stops["rung"].max())
-                    if size == 400
-                    else None,
-                )
-            )
-    return claims
+    claims = []
+    for size, theirs in FIG5_BEST.items():
+        found = judging(table[table["sequences"] == size])
+        if not found:
+            continue
+        ours = [float(run["excess_loss"].min()) for run in found]
+        claims.append(judged(f"best loss above the teacher's, {_name(size)}", ours, theirs, MORE_SEEDS))
+        if size not in FIG5_STEP:
+            continue
+        steps = [_best_step(run) - updates(0) for run in found]
+        agrees = within(steps, FIG5_STEP[size], 0.2, 0.0)
+        note = "" if agrees else MORE_SEEDS
+        claims.append(Claim(f"step of the best loss, {_name(size)}", numbers(steps, 0), f"{FIG5_STEP[size]}", agrees, note))
+        there = np.array([at(run, _contexts(table), _best_step(run)) for run in found])
+        claims.append(_contexts_claim(f"KL to c = 2/4/6 at the best step, {_name(size)}", there, FIG5_KL[size]))
+        if size == FIG5_LATE[0]:
+            late = np.array([at(run, _contexts(table), updates(FIG5_LATE[1])) for run in found])
+            claims.append(_contexts_claim(f"KL to c = 2/4/6 at step {FIG5_LATE[1]}, {_name(size)}", late, FIG5_LATE[2]))
+    return claims or [Claim("best loss above the teacher's", _quick(table), None, None, "a quick run, not judged")]
+
+
+def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:  # type: ignore[type-arg]
+    agrees = all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
+    text = "; ".join(numbers(row) for row in ours)
+    return Claim(name, text, numbers(theirs), agrees, "" if agrees else MORE_SEEDS)
+
+
+def _quick(table: pd.DataFrame) -> str:
+    return ", ".join(f"{_name(n)}: {rows['excess_loss'].min():.2f}" for n, rows in table.groupby("sequences"))

@@ -1,7 +1,7 @@
 """Figure B: each head's attention on each group, and what it says about it.
 
-Small start of the queries (1e-3), Frobenius-orthogonal features: attention mass of every head on every group, and the
-inner product <V_head, A_k> of its value matrix with every feature, over training.
+Small start (queries 1e-9, values 0), Frobenius-orthogonal features: the last query's attention on every group, and the
+inner product <V_head, A_k> of a head's value matrix with every feature. The published "position 1" is the oldest group.
 """
 
 from pathlib import Path
@@ -9,67 +9,95 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.optimize import linear_sum_assignment
 
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.incremental._climb import ladder_claims
-from unstuck.papers.incremental._ladder import ladder_data, minimal_runs, stages_of
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
 
+from ._curves import curve_table
+from ._judge import at, judging, numbers, value_claims, within
+from ._published import FIGB, FIGB_ALIGNMENT, FIGB_MASS, updates
+from ._runs import SMALL_START, minimal_runs
+
 STYLES = ("-", "--", ":", "-.")
+STEPS, LAST = 1950, 1900
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    return minimal_runs(profile, 1, changes={"model.query": 1e-3, "model.value": 0.0, "task.features": "frobenius"})
+    changes = {**SMALL_START, "task.features": "frobenius"}
+    return minimal_runs(profile, STEPS, changes=changes, quick={**changes, "model.query": 1e-3}, other_teachers=True)
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return ladder_data(runs(profile), store)
+    return curve_table(runs(profile), store)
+
+
+def _places(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Heads, counted from 0, and groups, from 1."""
+    heads = [c.split("_")[1] for c in table if c.startswith("align_") and c.endswith("_1")]
+    return heads, [c.split("_")[2] for c in table if c.startswith("align_0_")]
 
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.6)
-    groups = [c.split("_")[0].removeprefix("group") for c in table if c.startswith("group") and c.endswith("_0_0")]
-    heads = [c.rsplit("_", 1)[1] for c in table if c.startswith("group1_0_")]
+    first = table[table["run_id"] == table["run_id"].iloc[0]]
+    heads, groups = _places(table)
     for group, colour in shades(groups).items():
         for head, style in zip(heads, STYLES, strict=False):
             label = f"group {group}" if head == heads[0] else None
-            left.plot(table["step"], table[f"group{group}_0_{head}"], style, color=colour, lw=1.4, label=label)
-            right.plot(table["step"], _inner(table, head, group), style, color=colour, lw=1.4)
-    left.set(xlabel="step", ylabel="attention on the group", ylim=(0, 1.02), title="heads: solid, dashed, dotted")
-    right.set(xlabel="step", ylabel=r"$\langle V, A_k \rangle$", title="alignment of values")
+            left.plot(first["step"], first[f"readout_group{group}_0_{head}"], style, color=colour, lw=1.4, label=label)
+            right.plot(first["step"], _inner(first, head, group), style, color=colour, lw=1.4)
+    for ax, ylabel, title in (
+        (left, "last query's attention on the group", "heads: solid, dashed, dotted"),
+        (right, r"$\langle V, A_k \rangle$", "alignment of values"),
+    ):
+        ax.set(xlabel="step", ylabel=ylabel, title=title, xscale="log")
+    left.set_yscale("log")
+    right.set_yscale("symlog", linthresh=10)
     legend_outside(picture, left)
     return picture
 
 
 def _inner(table: pd.DataFrame, head: str, group: str) -> pd.Series:
-    """<V, A_k> from <V, A_k> / |A_k|²: the features are m^(groups - k) times an orthogonal matrix."""
-    groups = sum(c.startswith(f"align_{head}_") for c in table)
+    """<V, A_k> from <V, A_k> / |A_k|²: the features have the norm of m^(groups - k) times an orthogonal matrix."""
+    groups = len(_places(table)[1])
     return table[f"align_{head}_{group}"] * table["m"] ** (2 * (groups - int(group))) * table["d"]
 
 
+def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
+    """Attention and alignment of each group's own head at step 1,900, the strongest group first."""
+    heads, groups = _places(run)
+    mass = np.array([at(run, [f"readout_group{g}_0_{h}" for g in groups], updates(LAST)) for h in heads])
+    run = run.assign(**{f"inner_{h}_{g}": _inner(run, h, g) for h in heads for g in groups})
+    inner = np.array([at(run, [f"inner_{h}_{g}" for g in groups], updates(LAST)) for h in heads])
+    if np.isnan(mass).any():
+        return [np.nan] * len(groups), [np.nan] * len(groups)
+    owner = dict(zip(*reversed(linear_sum_assignment(-mass)), strict=True))  # group -> head
+    return [mass[owner[g], g] for g in range(len(groups))], [inner[owner[g], g] for g in range(len(groups))]
+
+
 def compare(table: pd.DataFrame) -> list[Claim]:
-    found = stages_of(table)
-    heads = [c.split("_")[1] for c in table if c.startswith("align_") and c.endswith("_1")]
-    groups = [c.split("_")[2] for c in table if c.startswith("align_0_")]
-    near = table.iloc[int((table["step"] - found.rungs[0].nearest).abs().to_numpy().argmin())]
-    first = [near[f"align_{head}_1"] for head in heads]
-    alike = f"{min(first) / max(first):.2f} of the largest (step {near['step']:.0f})"
+    found = judging(table)
+    if not found:
+        return [Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")]
+    claims = value_claims(found, "specialisation", "specialisation index", FIGB.specialisation, FIGB.decides)
+    own = [_own(run) for run in found]
+    for name, theirs, i, digits, absolute in (
+        ("last query's attention on its own group", FIGB_MASS, 0, 2, 0.05),
+        ("<V, A_k> of a group's own head", FIGB_ALIGNMENT, 1, 0, 0.0),
+    ):
+        ours = np.array([pair[i] for pair in own])
+        known = not np.isnan(ours).any()
+        agrees = all(within(list(c), v, 0.15, absolute) for c, v in zip(ours.T, theirs, strict=True)) if known else None
+        text = "; ".join(numbers(row, digits) for row in ours)
+        note = FIGB.decides if agrees is False else ""
+        claims.append(Claim(f"{name} at step {LAST}, strongest group first", text, numbers(theirs, digits), agrees, note))
+    return claims
+
+
+def _owners(table: pd.DataFrame) -> str:
+    heads, groups = _places(table)
     last = table.iloc[-1]
-    owners = {g: heads[int(np.argmax([last[f"align_{h}_{g}"] for h in heads]))] for g in groups}
-    says = ", ".join(f"group {g}: head {int(h) + 1}" for g, h in owners.items())
-    return [
-        *ladder_claims(table),
-        Claim(
-            "smallest <V, A_1> of a head when nearest to rung 1",
-            alike,
-            "heads say the same",
-            min(first) > 0.9 * max(first),
-        ),
-        Claim(
-            "head with the largest <V, A_k> at the end",
-            says,
-            "one head a group",
-            len(set(owners.values())) == len(groups),
-        ),
-    ]
+    owner = {g: heads[int(np.argmax([last[f"align_{h}_{g}"] for h in heads]))] for g in groups}
+    return ", ".join(f"group {g}: head {int(h) + 1}" for g, h in owner.items())

@@ -1,0 +1,168 @@
+"""Tables and pictures that paper 2's figures share: curves beside published values, and where heads look."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from unstuck.observe.ladder import by_layer
+from unstuck.observe.maps import draw_heads
+from unstuck.papers.lab import TieredRun, curves
+from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.runs.store import Store
+
+from ._published import Published, updates
+from ._runs import main_runs
+
+SECOND: dict[str, Any] = {"lw": 1.0, "alpha": 0.75}  # the second training seed
+OTHER: dict[str, Any] = {"lw": 0.8, "alpha": 0.35}  # another teacher
+
+
+def curve_table(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """The runs' curves, models of restricted context left out: losses, KL to each truth and to each of those models
+    (`context_4`), specialisation, attention on each group, alignment."""
+    parts = []
+    for run in main_runs(runs):
+        curve = curves([run], store)
+        if len(curve):
+            names = {f"ref_{i + 1}": f"context_{_context_of(runs, c)}" for i, c in enumerate(run.spec.train.compare)}
+            parts.append(curve.rename(columns=names))
+    if not parts:
+        return pd.DataFrame()
+    table = pd.concat(parts, ignore_index=True)
+    keep = [c for c in table if re.match(r"kl_|context_|group\d|readout_group\d|align_", c)]
+    sizes = ["teacher", "m", "d", "sequences", "importance", "query", "heads", "layers", "seed"]
+    columns = ["run_id", *(c for c in sizes if c in table), "step", "train_loss", "test_loss", "excess_loss"]
+    return table[[*columns, "specialisation", *keep]]
+
+
+def _context_of(runs: Sequence[TieredRun], run_id: str) -> int:
+    return next(int(run.spec.model.context) for run in runs if run.spec.run_id == run_id)
+
+
+def truths_of(table: pd.DataFrame) -> list[str]:
+    """The columns of the KL to each truth, the simplest first."""
+    return sorted((c for c in table if re.fullmatch(r"kl_\d+", c)), key=lambda c: int(c[3:]))
+
+
+def predictors_of(table: pd.DataFrame) -> list[str]:
+    """The columns of the KL to each model of restricted context, the shortest first, and to the truth."""
+    contexts = [c for c in table if c.startswith("context_")]
+    return [*sorted(contexts, key=lambda c: int(c.removeprefix("context_"))), truths_of(table)[-1]]
+
+
+def plot_kl(ax: Axes, table: pd.DataFrame, columns: Sequence[str], published: Published) -> None:
+    """KL to each predictor over training; the published values as open circles, their stages as dotted lines."""
+    colours = shades(list(columns))
+    for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
+        style = _style(i, curve)
+        for column, colour in colours.items():
+            label = _label(column) if i == 0 else None
+            ax.plot(curve["step"], curve[column], color=colour, label=label, **style)
+    for j, colour in enumerate(colours.values()):
+        points = {updates(step): values[j] for step, values in published.kl.items()}
+        ax.plot(list(points), list(points.values()), "o", mfc="white", mec=colour, ms=5, zorder=5)
+    for step in published.stages:
+        ax.axvline(updates(step), color="#999999", lw=0.9, ls=":")
+    if published.kl:
+        ax.plot([], [], "o", mfc="white", mec="#444444", ms=5, label="published")
+    ax.set(xlabel="step", ylabel="KL to the predictor (nats)", yscale="log")
+
+
+def _label(column: str) -> str:
+    return f"c = {column[8:]}" if column.startswith("context_") else f"$A^*_{{1:{column[3:]}}}$"
+
+
+def _style(i: int, curve: pd.DataFrame) -> dict[str, Any]:
+    """The first run drawn in full, its other seeds thin, other teachers faint."""
+    if i == 0:
+        return {"lw": 1.7}
+    return SECOND if curve.get("teacher", pd.Series(["random"])).iloc[0] == "published" else OTHER
+
+
+def draw_curves(table: pd.DataFrame, columns: Sequence[str], title: str, published: Published, maps: Published) -> Figure:
+    """Loss, KL to each predictor, and the specialisation index; published values as open circles."""
+    picture, (left, middle, right) = panels(3, width=3.9)
+    for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
+        style = _style(i, curve)
+        left.plot(curve["step"], curve["test_loss"], color="#222222", **style)
+        truth = float((curve["test_loss"] - curve["excess_loss"]).iloc[-1])
+        left.axhline(truth, color="#999999", lw=0.8, ls="--")
+        layers = by_layer(curve)
+        for layer, line in zip(layers, ("-", "--", ":", "-."), strict=False):
+            label = f"layer {layer + 1}" if len(layers) > 1 and i == 0 else None
+            right.plot(curve["step"], layers[layer], line, color="#222222", label=label, **style)
+    for ax, values in ((left, published.loss), (right, maps.specialisation)):
+        ax.plot([updates(s) for s in values], list(values.values()), "o", mfc="white", mec="#444444", ms=5, zorder=5)
+    plot_kl(middle, table, columns, published)
+    left.set(xlabel="step", ylabel="validation loss (dashed: the teacher's)", title=title)
+    middle.set_title("dotted: where published stages end")
+    right.set(xlabel="step", ylabel="specialisation index", ylim=(-0.02, 1))
+    if right.get_legend_handles_labels()[0]:
+        right.legend(loc="upper left")
+    legend_outside(picture, middle)
+    return picture
+
+
+# -- where heads look
+
+
+def map_table(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+    """The mean attention of the first run at the steps at which it was kept, layer 1; with the specialisation index of
+    every run with its teacher, `index_0` of the first seed and so on."""
+    mine = [run for run in main_runs(runs) if run.spec.task.teacher == main_runs(runs)[0].spec.task.teacher]
+    found = [curves([run], store) for run in mine]
+    directory = Store(store).run(mine[0].spec.run_id)
+    maps = directory.maps() if len(found[0]) else None
+    if maps is None:
+        return pd.DataFrame()
+    maps = maps[(maps["weight"] > 1e-4) & (maps["layer"] == 0) & maps["step"].isin(mine[0].spec.train.maps)]
+    index = {
+        f"index_{i}": np.interp(maps["step"], curve["step"], curve["specialisation"], right=np.nan)
+        for i, curve in enumerate(found)
+        if len(curve)
+    }
+    return maps.drop(columns=["token", "relevant"]).assign(teacher=mine[0].spec.task.teacher, **index)
+
+
+def whole_maps(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the pairs of positions that were left out because nobody looks there."""
+    keys = ["step", "layer", "head", "row", "column"]
+    size = int(max(table["row"].max(), table["column"].max())) + 1
+    values = [*(sorted(table[k].unique()) for k in keys[:3]), range(size), range(size)]
+    full = pd.MultiIndex.from_product(values, names=keys)
+    return table.set_index(keys)["weight"].reindex(full, fill_value=0.0).reset_index()
+
+
+def draw_maps(table: pd.DataFrame) -> Figure:
+    """All heads in one map a step, one colour a head."""
+    return draw_heads(whole_maps(table), sorted(table["step"].unique()), 0)
+
+
+def draw_maps_by_head(table: pd.DataFrame) -> Figure:
+    """A row of maps a head, a column a step."""
+    whole = whole_maps(table)
+    steps, heads = sorted(whole["step"].unique())[-3:], sorted(whole["head"].unique())
+    picture, axes = panels(len(steps), len(heads), width=2.5, height=2.3)
+    for i, head in enumerate(heads):
+        for j, step in enumerate(steps):
+            ax = axes[i * len(steps) + j]
+            part = whole[(whole["head"] == head) & (whole["step"] == step)]
+            ax.imshow(part.pivot_table("weight", "row", "column").to_numpy(), vmin=0, vmax=0.6, cmap="Greys")
+            ax.set_title(f"head {head + 1}, step {step:,}", fontsize=8.5)
+            ax.tick_params(labelsize=7)
+    return picture
+
+
+def lag_weights(table: pd.DataFrame, step: int) -> pd.DataFrame:
+    """Each head's attention a lag, (heads, lags), mean over the scored positions; the lag of a position's own token
+    is 1, since it predicts the next."""
+    part = whole_maps(table[table["step"] == step])
+    part = part.assign(lag=part["row"] + 1 - part["column"])
+    scored = part.groupby("row")["weight"].transform("sum") > 0  # rows that are not scored are left at zero
+    return part[scored & (part["lag"] > 0)].pivot_table("weight", "head", "lag", aggfunc="mean")

@@ -1,0 +1,190 @@
+"""Our runs beside the published values of paper 2, and when they agree.
+
+Only runs with the published teacher judge. A value agrees if the mean of its training seeds is within 15%, within 0.05
+(nats, or parts of the specialisation index), or within the range of the seeds, whichever is largest; a time if it is
+within 20%. When a stage ends varies from run to run, so KL values that do not agree at the same step are compared at the
+same KL to the last truth as well. These margins are those of two runs of an independent program in the same setting.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unstuck.papers.figure import Claim
+
+from ._published import Published, updates
+
+RELATIVE, ABSOLUTE, TIME = 0.15, 0.05, 0.20
+Array = NDArray[np.float64]
+
+
+def judging(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The runs with the published teacher, a curve each; none in the quick profile."""
+    if "teacher" not in table:
+        return []
+    mine = table[table["teacher"] == "published"]
+    return [curve.reset_index(drop=True) for _, curve in mine.groupby("run_id", sort=False)]
+
+
+def within(ours: Sequence[float], published: float, relative: float = RELATIVE, absolute: float = ABSOLUTE) -> bool:
+    """Does the mean of the seeds agree with a published value?
+
+    Examples:
+        >>> within([1.0, 1.2], 1.2), within([0.1], 0.14), within([1.0], 1.2)
+        (True, True, False)
+    """
+    margin = max(relative * abs(published), absolute, max(ours) - min(ours))
+    return bool(abs(float(np.mean(ours)) - published) <= margin)
+
+
+def at(curve: pd.DataFrame, columns: Sequence[str], step: float) -> Array:
+    """Values after so many updates, interpolated; NaN beyond the run."""
+    x = curve["step"].to_numpy(dtype=float)
+    values = [np.interp(step, x, curve[c].to_numpy(dtype=float), right=np.nan) for c in columns]
+    return np.array(values)
+
+
+def falls_to(curve: pd.DataFrame, column: str, level: float) -> float:
+    """The first step at which a column has fallen to a level, its logarithm interpolated; NaN if never."""
+    x, y = curve["step"].to_numpy(dtype=float), np.log(np.maximum(curve[column].to_numpy(dtype=float), 1e-12))
+    below = np.flatnonzero(y <= np.log(level))
+    if not len(below):
+        return float("nan")
+    i = int(below[0])
+    return float(x[0] if i == 0 else np.interp(-np.log(level), [-y[i - 1], -y[i]], [x[i - 1], x[i]]))
+
+
+def numbers(values: Sequence[float] | Array, digits: int = 2) -> str:
+    return "/".join("–" if np.isnan(v) else f"{v:.{digits}f}" for v in values)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """One entry a seed; one alone where all are the same."""
+    return "; ".join(dict.fromkeys(parts))
+
+
+def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, published: Published) -> list[Claim]:
+    """KL at each published step: at the same number of updates, else at the same KL to the last truth."""
+    claims = []
+    for step, theirs in published.kl.items():
+        ours = np.array([at(run, columns, updates(step)) for run in runs])  # (seeds, columns)
+        text, note = listed([numbers(row) for row in ours]), ""
+        if np.isnan(ours).any():
+            claims.append(Claim(f"KL to {names} at step {step}", text, numbers(theirs), None, "run not that long yet"))
+            continue
+        agrees = _all_within(ours, theirs)
+        if not agrees:
+            when = [falls_to(run, columns[-1], theirs[-1]) for run in runs]
+            matched = np.array([at(run, columns, t) for run, t in zip(runs, when, strict=True)])
+            if not np.isnan(matched).any():
+                agrees = _all_within(matched, theirs)
+                note = f"at the same {names.split('/')[-1]} (step {numbers(when, 0)}): "
+                note += listed([numbers(row) for row in matched])
+        note = note if agrees else "; ".join(filter(None, [note, published.decides]))
+        claims.append(Claim(f"KL to {names} at step {step}", text, numbers(theirs), agrees, note))
+    return claims
+
+
+def _all_within(ours: Array, theirs: Sequence[float]) -> bool:
+    return all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
+
+
+def stage_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Published) -> list[Claim]:
+    """When each stage ends. The authors shade stages by eye; ours ends where our KL to the last truth is what the
+    published curve has at the end of the stage (logarithms interpolated between its published values)."""
+    steps = sorted(published.kl)
+    claims = []
+    for i, theirs in enumerate(published.stages):
+        known = [s for s in steps if s >= theirs], [s for s in steps if s <= theirs]
+        if not all(known):
+            continue
+        logs = np.log([published.kl[s][-1] for s in steps])
+        level = float(np.exp(np.interp(theirs, steps, logs)))
+        ours = [falls_to(run, columns[-1], level) - updates(0) for run in runs]
+        name = f"end of stage {i + 1}"
+        if np.isnan(ours).any():
+            claims.append(Claim(name, "not reached", f"{theirs:g}", None, "run not that far yet"))
+            continue
+        agrees = within(ours, theirs, TIME, 0.0)
+        note = f"KL to the truth falls to {level:.2f}"
+        claims.append(
+            Claim(name, numbers(ours, 0), f"{theirs:g}", agrees, note if agrees else f"{note}; {published.decides}")
+        )
+    return claims
+
+
+def minimum_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Published) -> list[Claim]:
+    """The lowest KL to each model of restricted context, and its step."""
+    claims = []
+    for column, (value, step) in zip(columns, published.minima, strict=False):
+        lowest = [int(run[column].to_numpy().argmin()) for run in runs]
+        values = [float(run[column].iloc[i]) for run, i in zip(runs, lowest, strict=True)]
+        steps = [float(run["step"].iloc[i]) - updates(0) for run, i in zip(runs, lowest, strict=True)]
+        c = column.removeprefix("context_")
+        for what, ours, theirs, margins, digits in (
+            ("lowest KL", values, value, (RELATIVE, ABSOLUTE), 2),
+            ("step of the lowest KL", steps, step, (TIME, 0.0), 0),
+        ):
+            agrees = within(ours, theirs, *margins)
+            note = "" if agrees else published.decides
+            claims.append(Claim(f"{what} to c = {c}", numbers(ours, digits), f"{theirs:g}", agrees, note))
+    return claims
+
+
+def value_claims(
+    runs: list[pd.DataFrame], column: str, name: str, values: Mapping[int, float], decides: str
+) -> list[Claim]:
+    """One column at published steps."""
+    claims = []
+    for step, theirs in values.items():
+        ours = [float(at(run, [column], updates(step))[0]) for run in runs]
+        claims.append(judged(f"{name} at step {step}", ours, theirs, decides))
+    return claims
+
+
+def judged(name: str, ours: Sequence[float], theirs: float, decides: str) -> Claim:
+    """The values of all seeds beside a published one; unknown where a run has not come that far."""
+    known = not np.isnan(ours).any()
+    agrees = within(ours, theirs) if known else None
+    note = "" if agrees else decides if known else "run not that long yet"
+    return Claim(name, numbers(ours), f"{theirs:g}", agrees, note)
+
+
+def order_claim(table: pd.DataFrame, columns: Sequence[str]) -> Claim:
+    """Does every run come nearest to the predictors one after the other? True of all runs, whatever their teacher."""
+    shown, ordered = [], []
+    for _, curve in table.groupby("run_id", sort=False):
+        smooth = curve[list(columns)].rolling(3, min_periods=1, center=True).median()
+        nearest = [float(curve["step"].iloc[int(smooth[c].to_numpy().argmin())]) for c in columns]
+        shown.append(", ".join(f"{step:.0f}" for step in nearest))
+        ordered.append(all(a < b for a, b in itertools.pairwise(nearest)))
+    verdict = all(ordered) if judging(table) else None
+    return Claim("step nearest to each predictor", "; ".join(shown), "the simpler first", verdict)
+
+
+def curve_claims(table: pd.DataFrame, columns: Sequence[str], names: str, published: Published) -> list[Claim]:
+    """All that the published figure of a run's curves has numbers for. A quick run is not judged."""
+    runs = judging(table)
+    if not runs:
+        return [order_claim(table, columns)]
+    return [
+        *kl_claims(runs, columns, names, published),
+        *stage_claims(runs, columns, published),
+        *minimum_claims(runs, columns, published),
+        *value_claims(runs, "test_loss", "validation loss", published.loss, published.decides),
+        order_claim(table, columns),
+        *_beside(table, columns, names, published),
+    ]
+
+
+def _beside(table: pd.DataFrame, columns: Sequence[str], names: str, published: Published) -> list[Claim]:
+    """The same of Haar teachers of our own, which do not judge: their chains have another entropy."""
+    others = table[table["teacher"] != "published"]
+    claims = []
+    for step in published.kl if len(others) else ():
+        rows = [at(run, columns, updates(step)) for _, run in others.groupby("run_id", sort=False)]
+        claims.append(Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows))), None, None))
+    return claims

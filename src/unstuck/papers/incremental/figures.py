@@ -1,0 +1,217 @@
+"""The figures of paper 2 that show runs in one of two ways, a row each: curves beside published values, or maps.
+
+A row says which runs, what of them is drawn, and what was published. Figures 4, 5, 10 and B have files of their own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure as Picture
+
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun
+
+from . import _published as values
+from ._curves import (
+    curve_table,
+    draw_curves,
+    draw_maps,
+    draw_maps_by_head,
+    lag_weights,
+    map_table,
+    predictors_of,
+    truths_of,
+)
+from ._judge import curve_claims, judged, numbers
+from ._published import Published, updates
+from ._runs import (
+    FARTHEST_FIRST,
+    ONLINE,
+    OVERLAP,
+    SGD,
+    SGD_CONTEXT_STEPS,
+    SMALL_START,
+    TWO_LAYERS,
+    TWO_LAYERS_FULL,
+    UNEVEN,
+    full_runs,
+    minimal_runs,
+    with_contexts,
+)
+
+Runs = Callable[[Profile], list[TieredRun]]
+
+
+@dataclass(frozen=True)
+class CurveFigure:
+    """Loss, KL to the truths, or to models of restricted context and the truth, and specialisation."""
+
+    title: str
+    runs: Runs
+    published: Published
+    maps: Published = field(default_factory=Published)  # whose specialisation is drawn beside
+    predictors: Literal["truths", "contexts"] = "truths"
+
+    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+        return curve_table(self.runs(profile), store)
+
+    def _columns(self, table: pd.DataFrame) -> list[str]:
+        return truths_of(table) if self.predictors == "truths" else predictors_of(table)
+
+    def draw(self, table: pd.DataFrame) -> Picture:
+        short = self.title.partition(": ")[2]
+        return draw_curves(table, self._columns(table), short, self.published, self.maps)
+
+    def compare(self, table: pd.DataFrame) -> list[Claim]:
+        columns = self._columns(table)
+        names = "/".join(c.replace("context_", "c=").replace("kl_", "A1:").replace("A1:1", "A1") for c in columns)
+        return curve_claims(table, columns, names, self.published)
+
+
+@dataclass(frozen=True)
+class MapFigure:
+    """Where the heads of layer 1 look at several steps: mean attention over validation sequences."""
+
+    title: str
+    runs: Runs
+    published: Published
+    by_head: bool = False
+    more: Callable[[pd.DataFrame], list[Claim]] = lambda table: []
+
+    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+        return map_table(self.runs(profile), store)
+
+    def draw(self, table: pd.DataFrame) -> Picture:
+        return draw_maps_by_head(table) if self.by_head else draw_maps(table)
+
+    def compare(self, table: pd.DataFrame) -> list[Claim]:
+        seeds = [c for c in table if c.startswith("index_")]
+        claims = []
+        if (table["teacher"] == "published").all():
+            for step, theirs in self.published.specialisation.items():
+                rows = table[table["step"] == updates(step)]
+                ours = [float(rows[c].iloc[0]) if len(rows) else np.nan for c in seeds]
+                claims.append(judged(f"specialisation index at step {step}", ours, theirs, self.published.decides))
+            claims += self.more(table)
+        last = int(table["step"].max())
+        text = "; ".join(_leading(row) for _, row in lag_weights(table, last).iterrows())
+        return [*claims, Claim(f"lags that each head attends most, step {last}", text, None, None)]
+
+
+def _leading(row: pd.Series) -> str:
+    """The two lags with most of a head's attention."""
+    top = row.sort_values(ascending=False).head(2)
+    return ", ".join(f"{lag} ({weight:.2f})" for lag, weight in top.items())
+
+
+def _mass(table: pd.DataFrame) -> list[Claim]:
+    """Figure 2: attention of each head on the nearest group at step 60."""
+    step = int(updates(60))
+    if step not in set(table["step"]):
+        return []
+    mass = sorted(lag_weights(table, step).loc[:, 1:4].sum(axis=1))
+    what = "attention of the heads on the nearest group at step 60, smallest first"
+    return [Claim(what, numbers(mass), numbers(values.FIG2_MASS), None, "which head is ahead is chance")]
+
+
+def _lags(theirs: str) -> Callable[[pd.DataFrame], list[Claim]]:
+    def claims(table: pd.DataFrame) -> list[Claim]:
+        step = int(table["step"].max())
+        ours = "; ".join(_leading(row) for _, row in lag_weights(table, step).iterrows())
+        return [Claim("lags that lead in a head each", ours, theirs, None, "which head takes which is chance")]
+
+    return claims
+
+
+# -- the runs that rows share
+
+
+def _fig1(profile: Profile) -> list[TieredRun]:
+    return minimal_runs(profile, 1100, [150, 500, 1000], SMALL_START, other_teachers=True)
+
+
+def _full(profile: Profile) -> list[TieredRun]:
+    runs = full_runs(profile, 1000, [0, 60, 300, 1000])
+    return with_contexts(runs, _contexts(profile, (4, 8)), profile)
+
+
+def _online(profile: Profile) -> list[TieredRun]:
+    changes = {**SMALL_START, **ONLINE}
+    return minimal_runs(profile, 2000, [0, 270, 580, 1500], changes, other_teachers=True)
+
+
+def _farthest(profile: Profile) -> list[TieredRun]:
+    return full_runs(profile, 1500, [0, 70, 375, 1500], FARTHEST_FIRST, quick={"task.importance": "far"})
+
+
+def _two_layers(profile: Profile) -> list[TieredRun]:
+    return minimal_runs(profile, 1000, changes=TWO_LAYERS, quick={"model.layers": 2})
+
+
+def _two_layers_full(profile: Profile) -> list[TieredRun]:
+    return full_runs(profile, 1000, changes=TWO_LAYERS_FULL, quick={"model.layers": 2})
+
+
+def _uneven(profile: Profile) -> list[TieredRun]:
+    runs = minimal_runs(
+        profile, 1000, [0, 100, 200, 1000], UNEVEN, {"task.span": 2, **UNEVEN}, other_teachers=True
+    )
+    return with_contexts(runs, (2, 4), profile)
+
+
+def _overlap(heads: int) -> Runs:
+    def runs(profile: Profile) -> list[TieredRun]:
+        quick = {"task.span": 2, "task.stride": 1, "model.heads": heads}
+        found = minimal_runs(profile, 1960, [100, 400, 1900], {**OVERLAP, "model.heads": heads}, quick)
+        return with_contexts(found, _contexts(profile, (4, 6)), profile) if heads == 4 else found
+
+    return runs
+
+
+def _sgd(profile: Profile) -> list[TieredRun]:
+    runs = full_runs(profile, 7000, [0, 600, 3800, 6600], SGD, tier=3)
+    return with_contexts(runs, _contexts(profile, (4, 8)), profile, SGD_CONTEXT_STEPS)
+
+
+def _contexts(profile: Profile, published: Sequence[int]) -> Sequence[int]:
+    return (1, 2) if profile == "quick" else published
+
+
+FIGURES: dict[str, CurveFigure | MapFigure] = {
+    "fig1": CurveFigure("Figure 1: the minimal model from a small start", _fig1, values.FIG1, values.FIG1),
+    "fig1-maps": MapFigure("Figure 1: where the minimal model's heads look", _fig1, values.FIG1),
+    "fig2": MapFigure("Figure 2: where the full model's heads look", _full, values.FIG2, more=_mass),
+    "fig3": CurveFigure("Figure 3 left: the full model", _full, values.FIG3_LEFT, values.FIG2),
+    "fig3-right": CurveFigure(
+        "Figure 3 right: the full model beside models of restricted context",
+        _full,
+        values.FIG3_RIGHT,
+        values.FIG2,
+        "contexts",
+    ),
+    "fig6": MapFigure("Figure 6: new data at every step, where heads look", _online, values.FIG6),
+    "fig7": CurveFigure("Figure 7: new data at every step", _online, values.FIG7, values.FIG6),
+    "fig8": MapFigure("Figure 8: the farthest group matters most, where heads look", _farthest, values.FIG8),
+    "fig9": CurveFigure("Figure 9: the farthest group matters most", _farthest, values.FIG9, values.FIG8),
+    "fig11": CurveFigure("Figure 11: minimal model, two layers", _two_layers, values.FIG11),
+    "fig12": CurveFigure("Figure 12: full model, two layers", _two_layers_full, values.FIG12),
+    "fig13": CurveFigure(
+        "Figure 13: lags of a group weigh 0.7 and 0.3", _uneven, values.FIG13, values.FIG14, "contexts"
+    ),
+    "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, where heads look", _uneven, values.FIG14),
+    "fig15": CurveFigure(
+        "Figure 15: overlapping groups, four heads", _overlap(4), values.FIG15, predictors="contexts"
+    ),
+    "fig16": MapFigure(
+        "Figure 16: overlapping groups, three heads", _overlap(3), Published(), True, _lags(values.FIG16_LAGS)
+    ),
+    "fig17": MapFigure(
+        "Figure 17: overlapping groups, four heads", _overlap(4), Published(), True, _lags(values.FIG17_LAGS)
+    ),
+    "fig18": CurveFigure("Figure 18: full model by SGD", _sgd, values.FIG18, values.FIG19, "contexts"),
+    "fig19": MapFigure("Figure 19: full model by SGD, where heads look", _sgd, values.FIG19),
+}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput
 from unstuck.laws.stages import find_stages
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
@@ -203,21 +203,15 @@ def test_the_minimal_model_is_its_formula_in_output_and_gradients(layers, task, 
         assert torch.allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize(("layers", "context"), [(1, 0), (1, 2), (2, 0)])
-def test_the_full_model_at_scored_positions_is_that_at_all_positions(layers, context):
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_full_model_at_scored_positions_is_that_at_all_positions(layers):
     task = small()
-    c = PostNorm(layers=layers, heads=2, width=12, mlp=8, context=context)
+    c = PostNorm(layers=layers, heads=2, width=12, mlp=8)
     model = c.build(task, stream(0, "init")).eval()
     tokens = task.sample(5, stream(0, "data"), task.world(stream(0, "world"))).inputs
     scored = model(tokens)
     model.scored = task.T
     assert torch.allclose(scored, model(tokens)[:, -task.scored :], atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [PostNorm(layers=2, heads=2, width=12, context=2), Minimal(layers=2, context=2)])
-def test_a_context_is_not_that_of_two_layers(kind):
-    with pytest.raises(Impossible, match="must be 0 with model"):
-        kind.build(small(), stream(0, "init"))
 
 
 def test_a_restricted_context_sees_so_many_tokens_and_no_more():
@@ -326,10 +320,10 @@ def test_a_small_chain_climbs_the_ladder():
 
 def test_dropout_schedule_and_clipping_resume_bit_for_bit():
     words = ["task.d=6", "task.span=1", "task.sequences=60", "model.width=12", "model.mlp=8", "train.batch=20"]
-    words += ["train.max_steps=40", "optim.patience=1", "optim.lr=0.05", "optim.clip=0.5"]
+    words += ["train.max_steps=40", "optim.patience=1", "optim.lr=0.3", "optim.clip=0.5"]
     whole = Run(load_spec("markov-full", words))
     expected = whole.advance()
-    assert whole.optimizer.param_groups[0]["lr"] < 0.05  # the schedule did something
+    assert whole.optimizer.param_groups[0]["lr"] < 0.3  # the schedule did something
     for at in (7, 30):
         first = Run(load_spec("markov-full", words))
         count = iter(range(10**6))
@@ -374,7 +368,7 @@ def test_the_order_of_those_compared_with_counts(tmp_path):
     a, b = (other.run_id for other in others)
     columns = []
     for pair in (f"[{a},{b}]", f"[{b},{a}]"):
-        asked = load_spec("markov-minimal", [*words, "model.context=3", f"train.compare={pair}"])
+        asked = load_spec("markov-minimal", [*words, f"train.compare={pair}"])
         assert not execute(asked, store)["cached"]
         columns.append(store.run(asked.run_id).curve()[["ref_1", "ref_2"]].to_numpy())
     assert columns[0] == pytest.approx(columns[1][:, ::-1])

@@ -7,11 +7,12 @@ as it is.
 
 One-hot vectors select: x_t W is a sum of two rows of W, and its product with x_s picks two of its entries; where that
 is less work, all such sums are made once, and looked up. Only scored positions are computed, and only the rows of V
-that are read out.
+that are read out. A window of restricted context has one query: its output is V_k Σ_s a_s x_s, where the sum of one-hot
+vectors is attention counted by token, beside attention itself.
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import ConfigDict, Field
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from unstuck.tasks.task import Task, rows_of
 
-from ._scored import ScoredModule, hidden_positions, scored_positions
+from ._scored import ScoredModule, later_positions, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -30,14 +31,16 @@ Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 class Minimal:
     """Settings of the minimal model; `build` makes the module. A query scale of exactly 0 never specialises."""
 
+    version: ClassVar[int] = 1  # raised when what a run computes changes
+
     heads: Annotated[int, Field(ge=1, le=1024)] = 3
     layers: Literal[1, 2] = 1
     query: Literal["xavier"] | Scale = "xavier"  # start of the queries: Xavier, or uniform within plus or minus this
     value: Literal["xavier"] | Scale = "xavier"  # start of the values
-    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens that a position sees, itself one of them; 0 means all
+    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0 means no windows, the whole sequence
 
     def build(self, task: Task, rng: torch.Generator) -> "MinimalModule":
-        T, scored = scored_positions(task, "minimal")
+        T, scored = scored_positions(task, "minimal", self.context)
         return MinimalModule(self, task.inputs, T, scored, rng)
 
 
@@ -45,16 +48,16 @@ class MinimalModule(ScoredModule):
     """(n, T) indices -> (n, scored, vocabulary) logits of the tokens that follow the last `scored` positions."""
 
     def __init__(self, c: Minimal, vocabulary: int, T: int, scored: int, rng: torch.Generator) -> None:
-        super().__init__()
-        self.c, self.vocabulary, self.T, self.scored = c, vocabulary, T, scored
-        self.width = vocabulary + T
+        super().__init__(T, scored, c.context)
+        self.c, self.vocabulary = c, vocabulary
+        self.width = vocabulary + self.T
         shape = (c.heads, self.width, self.width)
         self.queries = nn.ParameterList(_start(shape, c.query, rng) for _ in range(c.layers))
         # The last layer is read at the first coordinates only; a layer before it needs all of them.
         whole = [_start(shape, c.value, rng) for _ in range(c.layers)]
         whole[-1] = nn.Parameter(whole[-1][:, :, :vocabulary].detach().clone())
         self.values = nn.ParameterList(whole)
-        self.register_buffer("hidden", hidden_positions(T, c.context, c.layers), persistent=False)
+        self.register_buffer("hidden", later_positions(self.T), persistent=False)
 
     def value_matrices(self) -> Tensor:
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""
@@ -63,7 +66,8 @@ class MinimalModule(ScoredModule):
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.c.layers == 1:
             weights = self._attention_on_tokens(tokens, self.T - self.scored)
-            return self._values_of_tokens(tokens, weights, self.values[0]), [weights]
+            values = self._values_in_windows if self.context else self._values_of_tokens
+            return values(tokens, weights, self.values[0]), [weights]
         first = self._attention_on_tokens(tokens, 0)
         x = self._values_of_tokens(tokens, first, self.values[0])  # (n, T, width)
         q = torch.einsum("ntw,hwv->nhtv", x[:, -self.scored :], self.queries[1]) / math.sqrt(self.width)
@@ -108,6 +112,18 @@ class MinimalModule(ScoredModule):
         # One product a head, not one for all: so heads that are equal stay equal to the last bit.
         said = [w @ v for w, v in zip(weights.unbind(1), values.unbind(1), strict=True)]
         return torch.stack(said).sum(0)
+
+    def _values_in_windows(self, tokens: Tensor, weights: Tensor, V: Tensor) -> Tensor:  # (n, 1, outputs)
+        """The same from the last position alone."""
+        weights = weights[:, :, -1]  # (n, heads, context)
+        if tokens.is_floating_point():
+            by_token = weights @ tokens
+        else:
+            by_token = weights.new_zeros(*weights.shape[:2], self.vocabulary)
+            by_token = by_token.scatter_add(2, tokens[:, None].expand_as(weights), weights)
+        seen = torch.cat([by_token, weights], 2)  # (n, heads, width)
+        said = [x @ v for x, v in zip(seen.unbind(1), V, strict=True)]
+        return torch.stack(said).sum(0)[:, None]
 
 
 def _places(tokens: Tensor, vocabulary: int) -> Tensor:

@@ -2,12 +2,14 @@
 PYTHON ?= python3
 MINUTES ?= 140
 FIRST ?=
+RUNS ?= ../unstuck-runs
+STORE ?= ../unstuck-store
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 # pip would do it on one core; what cannot be compiled (templates) is passed over
 COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 
-.PHONY: help demo test test-all lint bench results theory-results calibration redraw docs screenshots wheel-check clean
+.PHONY: help demo test test-all lint bench runs stop-runs results theory-results calibration redraw docs screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -15,7 +17,9 @@ help:
 	@echo "make test-all     the slow tests too"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        speed, as ratios against plain implementations"
-	@echo "make results      do the next unfinished runs for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first; rewrite tables, pictures and the docs' tables"
+	@echo "make runs         train the next unfinished runs in the background for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first: from a worktree of HEAD in RUNS ($(RUNS)), into STORE ($(STORE))"
+	@echo "make stop-runs    stop them; each goes on from its checkpoint at the next 'make runs'"
+	@echo "make results      copy finished runs from STORE into results/store; rewrite tables, pictures, the docs' tables and results/TODO.md"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make calibration  write the forecaster's calibration anew from the runs under results/"
 	@echo "make redraw FIGURES='fig1c ...'  pictures and claims again from committed tables, after a change of how they are drawn"
@@ -56,8 +60,14 @@ lint: .venv/dev.stamp
 bench: .venv/run.stamp
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || missed=1; done; exit $$missed
 
+runs: .venv/run.stamp
+	bash tools/runs.sh start $(RUNS) $(STORE) $(MINUTES) $(FIRST)
+
+stop-runs:
+	bash tools/runs.sh stop $(RUNS) $(STORE)
+
 results: .venv/run.stamp
-	$(BIN)/python tools/results.py --minutes $(MINUTES) --first $(FIRST)
+	$(BIN)/python tools/results.py --collect --store $(STORE)
 
 theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results

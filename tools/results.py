@@ -1,10 +1,15 @@
-"""Do the next unfinished runs of all trained figures, in tier order; rewrite what belongs to figures that are complete.
+"""Do the next unfinished runs of all trained figures, in the order of their tiers; or collect what is finished.
 
-Runs live in results/store (committed without checkpoints), two one-thread workers; stops cleanly when the time is up.
-What is left is listed in results/TODO.md.
+    python tools/results.py --store DIR --minutes 140    train in DIR, two one-thread workers; nothing else is written
+    python tools/results.py --store DIR --collect        copy finished runs from DIR into results/store, rewrite tables,
+                                                         pictures, the docs' tables and results/TODO.md
+
+DIR lies outside every checkout and keeps unfinished runs with their checkpoints. Train from a git worktree of a committed
+state, so that editing never disturbs a run; `make runs` and `make results` do both (CONTRIBUTING.md).
 """
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +28,8 @@ from unstuck.spec.run import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
-TASKS = ("single_location", "markov", "recall")  # the least work first
+STORE = RESULTS / "store"
+CHECKPOINTS = ("checkpoint", "predictions.safetensors", ".lock")  # what is not copied: of no use without its machine
 
 
 def trained_figures() -> dict[str, list[TieredRun]]:
@@ -41,21 +47,17 @@ def seconds(unit: list[RunSpec]) -> float:
 
 
 def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()) -> list[list[list[RunSpec]]]:
-    """What is left of tiers 1 and 2, and of tier 3: the figures and runs named first, in their order, then one task
-    after the other, the cheapest first in each.
+    """What is left, tier by tier: the figures and runs named first, in their order, then the longest first.
 
-    Two sweeps, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
+    A sweep a tier, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
     tier 3 wants four times as long would be that long at its place in tier 2.
     """
     sweeps = []
-    for tiers in ({1, 2}, {3}):
-        found: dict[tuple[int, int], list[list[RunSpec]]] = {}
-        for runs in figures.values():
-            for key in {_place(run) for run in runs if run.tier in tiers}:
-                found.setdefault(key, []).extend(left([run for run in runs if _place(run) == key], store))
-        wanted = {name: left([run for run in runs if run.tier in tiers], store) for name, runs in figures.items()}
-        named = [unit for name in first for unit in wanted.get(name) or _with_run(name, chain(*wanted.values()))]
-        sweeps.append(named + [unit for key in sorted(found) for unit in sorted(found[key], key=seconds)])
+    for tier in sorted({run.tier for runs in figures.values() for run in runs}):
+        wanted = {name: left([run for run in runs if run.tier == tier], store) for name, runs in figures.items()}
+        every = list(chain(*wanted.values()))
+        named = [unit for name in first for unit in wanted.get(name) or _with_run(name, every)]
+        sweeps.append(named + sorted(every, key=seconds, reverse=True))
     return sweeps
 
 
@@ -63,18 +65,13 @@ def _with_run(run_id: str, units: Iterable[list[RunSpec]]) -> list[list[RunSpec]
     return [unit for unit in units if run_id in {spec.run_id for spec in unit}]
 
 
-def _place(run: TieredRun) -> tuple[int, int]:
-    name = run.spec.task_name
-    return TASKS.index(name) if name in TASKS else len(TASKS), run.tier
-
-
 def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     """List what is left, by tier and figure; returns how many runs."""
     lines = [
         "# Runs still to do",
         "",
-        "`make results` does tiers 1 and 2, one task after the other and the cheapest runs first, then tier 3. `cpu`",
-        "profile. A run that figures share is timed where it stands first, and again only for what a later one adds.",
+        "`make runs` does tier after tier, the longest runs first in each; `make results` collects them. `cpu` profile. A",
+        "run that figures share is timed where it stands first, and again only for what a later one adds.",
         "",
     ]
     lines += ["| tier | figure | runs left | of | predicted hours on one core |", "|---|---|---|---|---|"]
@@ -95,50 +92,79 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     return left_in_all
 
 
-def ignore_unfinished(store: Store) -> None:
-    """Keep git's hands off runs that are not finished: without their checkpoints they would be of no use elsewhere."""
-    names = [run.path.name for run in store if (run.status() or {}).get("state") != "finished"]
-    (store.path / ".gitignore").write_text("".join(f"/{name}/\n" for name in names), encoding="utf-8")
+def copy_finished(source: Store, target: Store) -> int:
+    """Copy what is finished and not yet there, or there with fewer steps; returns how many runs."""
+    copied = 0
+    for run in source:
+        theirs, mine = ((place.run(run.path.name).status() or {}) for place in (source, target))
+        if theirs.get("state") != "finished" or mine.get("result") == theirs["result"]:
+            continue
+        if mine.get("state") == "finished" and mine["result"]["steps"] > theirs["result"]["steps"]:
+            continue
+        place = target.path / run.path.name
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(run.path, place, ignore=shutil.ignore_patterns(*CHECKPOINTS))
+        copied += 1
+    return copied
+
+
+def train(
+    figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str], minutes: float, workers: int
+) -> None:
+    shown = ""
+
+    def show(done: float, of: float, text: str) -> None:
+        nonlocal shown
+        if (line := f"{text}, {done / of:.0%} of the predicted work") != shown:  # a log file grows by what is new
+            print(line, file=sys.stderr, flush=True)
+        shown = line
+
+    until = time.monotonic() + 60 * minutes
+    for todo in in_order(figures, store, first):
+        if (seconds_left := until - time.monotonic()) > 0:
+            done = run_sweep(todo, store, workers=workers, seconds=seconds_left, progress=show, order="given")
+            print(done.as_json(), flush=True)
+            for run_id, why in done.failed.items():
+                print(f"{run_id}: {why}", file=sys.stderr)
+
+
+def write_results(figures: dict[str, list[TieredRun]], store: Store) -> None:
+    """Tables, pictures and claims of every figure whose runs are done, and what is left."""
+    for name, wanted in figures.items():
+        missing = sum(map(len, left(wanted, store)))
+        print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
+        if not missing or hasattr(load(name), "IN_PARTS"):  # else not: a law of half a grid would mislead
+            reproduce(name, "cpu", RESULTS, store=store.path, run=False)
+    print(write_todo(figures, store), "runs left; see results/TODO.md")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, metavar="DIR", help="where runs are trained, outside every checkout")
+    parser.add_argument("--collect", action="store_true", help="train nothing; copy and rewrite")
     parser.add_argument("--minutes", type=float, default=140.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--first", nargs="*", default=[], metavar="NAME", help="figures or ids of runs that come first")
     arguments = parser.parse_args()
     provenance()  # of the code as it is now, and will still be when tables are written
-    figures, store = trained_figures(), Store(RESULTS / "store")
+    figures = trained_figures()
     ids = {run.spec.run_id for runs in figures.values() for run in runs}
     if unknown := set(arguments.first) - set(figures) - ids:
         parser.error(
             f"--first: no trained figure or run of one is named {', '.join(sorted(unknown))}; there are "
             f"{', '.join(figures)}"
         )
-
-    shown = ""
-
-    def show(done: float, of: float, text: str) -> None:
-        nonlocal shown
-        if (line := f"{text}, {done / of:.0%} of the predicted work") != shown:  # a log file grows by what is new
-            print(f"\r{line}", end="", file=sys.stderr, flush=True)
-        shown = line
-
-    until = time.monotonic() + 60 * arguments.minutes
-    try:
-        for todo in in_order(figures, store, arguments.first):
-            if (seconds_left := until - time.monotonic()) > 0:
-                done = run_sweep(todo, store, workers=arguments.workers, seconds=seconds_left, progress=show)
-                print("\n", done.as_json())
-    except KeyboardInterrupt:
-        print("\nstopped; what is finished goes into tables (interrupt once more to leave that)", file=sys.stderr)
-    for name, wanted in figures.items():
-        missing = sum(map(len, left(wanted, store)))
-        print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
-        if not missing or hasattr(load(name), "IN_PARTS"):  # else not: a law of half a grid would mislead
-            reproduce(name, "cpu", RESULTS, store=RESULTS / "store", run=False)
-    ignore_unfinished(store)
-    print(write_todo(figures, store), "runs left; see results/TODO.md")
+    if not arguments.collect:
+        if arguments.store is None or ROOT in arguments.store.resolve().parents:
+            parser.error("--store: runs are trained in a directory outside this checkout, such as ../store")
+        store = Store(arguments.store)
+        store.path.mkdir(parents=True, exist_ok=True)
+        copy_finished(Store(STORE), store)
+        train(figures, store, arguments.first, arguments.minutes, arguments.workers)
+        return 0
+    if arguments.store is not None:
+        print(copy_finished(Store(arguments.store), Store(STORE)), "runs copied")
+    write_results(figures, Store(STORE))
     import generate_docs
 
     return generate_docs.main()

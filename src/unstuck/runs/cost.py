@@ -71,10 +71,11 @@ def _multiplications(spec: RunSpec) -> int:
     """Multiply-adds of one sequence's forward pass; the last block counts at the read-out only."""
     m, T = spec.model, spec.task.T if hasattr(spec.task, "T") else 64
     if isinstance(m, Minimal) and isinstance(spec.task, Markov):
-        return m.heads * spec.task.scored * T * spec.task.d
+        return m.heads * spec.task.scored * (m.context or T) * spec.task.d
     if isinstance(m, PostNorm) and isinstance(spec.task, Markov):
-        rows = spec.task.scored + (m.layers - 1) * T
-        return m.width * (2 * T * m.layers * m.width + rows * (2 * m.width + 2 * m.mlp + 2 * T))
+        # Scores and values without keys and values (models/post_norm.py): four square products a row, and attention.
+        rows = spec.task.scored + (m.layers - 1) * (m.context * spec.task.scored if m.context else T)
+        return rows * m.width * (4 * m.width + 2 * m.mlp + 2 * m.heads * (m.context or T))
     if not isinstance(m, Transformer):
         return 10**6
     token = 4 * m.width * m.heads * m.qk + (2 * m.mlp_factor * m.width**2 if m.mlp else 0)

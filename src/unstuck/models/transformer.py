@@ -133,9 +133,7 @@ class TransformerModule(nn.Module):
     def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, discrete: bool = False) -> None:
         super().__init__()
         self.c = c
-        self.embed: nn.Module = (
-            Embedding(inputs, c.width, rng, c) if discrete else Linear(inputs, c.width, rng, c.init)
-        )
+        self.embed: nn.Module = Embedding(inputs, c.width, rng, c) if discrete else Linear(inputs, c.width, rng, c.init)
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.norm = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
         self.read_out = Linear(c.width, outputs, rng, c.init)

@@ -42,7 +42,6 @@ _ENTRIES = [
     Entry("fig-lr-batch", "Transformer: plateau against learning rate and batch", _LAB, ours=True),
     Entry("fig4-curves", "recall: accuracy curves for several numbers of pairs", _RECALL),
     Entry("fig4-law", "recall: plateau against vocabulary and pairs", _RECALL),
-    Entry("fig4-tuned", "recall: the same with the learning rate tuned by a race", _RECALL, ours=True),
     Entry("fig4-layernorm", "recall: with and without layer normalisation", _RECALL, ours=True),
     Entry("fig5-context", "recall: in-context repetition, clean test data", _RECALL),
     Entry("fig5-cross", "recall: cross-sample repetition, clean test data", _RECALL),

@@ -24,9 +24,10 @@ class Recall(Task):
 
     Keys are distinct, values too, and both come from one vocabulary; which value belongs to which key is drawn anew
     for every sequence. With probability p the query is one of the repeated tokens, the first two of the vocabulary
-    (`repeated` of them), else any token. It stands in the context B times on average. `copies="always"`: one slot, chosen uniformly, always holds it, and every other one
-    with probability (B - 1)/(pairs - 1). `copies="bernoulli"`, the paper's rule: each slot with probability B/pairs,
-    which sometimes leaves none, and then the target cannot be known. Zucchet et al. 2025, Sections 3.1 and C.1.
+    (`repeated` of them), else any token. It stands in the context B times on average. `copies="always"`: one slot,
+    chosen uniformly, always holds it, and every other one with probability (B - 1)/(pairs - 1). `copies="bernoulli"`,
+    the paper's rule: each slot with probability B/pairs, which sometimes leaves none, and then the target cannot be
+    known. Zucchet et al. 2025, Sections 3.1 and C.1.
 
     `joined=True` puts each pair at one position, so that no head has to copy a key to its value:
 

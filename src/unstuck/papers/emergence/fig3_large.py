@@ -1,7 +1,7 @@
 """fig3-large: Figure 3 left at four larger sizes.
 
-The runs of fig3-left without repetition, and one seed each at (T, d) = (128, 64), (256, 32), (256, 64) and (64, 128): do
-the exponents between neighbouring sizes go towards the paper's?
+The runs of fig3-left without repetition, and one seed each at (T, d) = (128, 64), (256, 32), (256, 64) and (64, 128).
+Do the exponents between neighbouring sizes go towards the paper's?
 """
 
 from unstuck.papers.emergence._regression import left_runs

@@ -1,8 +1,8 @@
 """recall-embedding: why recall takes us about twice as long as the paper's law says.
 
-Steps to 5% over the paper's law, with 8 and with 12 pairs. Three things may explain it: the start of the token embedding
-(that of a linear map, which shrinks with the vocabulary, or N(0, 1)), the rule for the query's slots (recall-rule), and
-the learning rate, which the paper tunes.
+Steps to 5% over the paper's law, with 8 and with 12 pairs. Three things may explain it: the start of the token
+embedding (that of a linear map, which shrinks with the vocabulary, or N(0, 1)), the rule for the query's slots
+(recall-rule), and the learning rate, which the paper tunes.
 """
 
 from unstuck.papers.emergence._recall import SMALL

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from unstuck.papers.provenance import provenance
 from unstuck.spec import load_spec
-from unstuck.tasks.recall import REPEATED, Recall
+from unstuck.tasks.recall import Recall
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
@@ -30,7 +30,7 @@ def one_by_one(task: Recall, n: int, rng: np.random.Generator) -> tuple[NDArray[
     targets = np.empty(n, dtype=np.int64)
     for i in range(n):
         mapping = rng.permutation(task.tokens)
-        query = rng.integers(REPEATED) if task.p and rng.random() < task.p else rng.integers(task.tokens)
+        query = rng.integers(task.repeated) if task.p and rng.random() < task.p else rng.integers(task.tokens)
         holds = rng.random(task.pairs) < (task.B - 1) / (task.pairs - 1)
         holds[rng.integers(task.pairs)] = True
         keys = rng.permutation(task.tokens - 1)[: task.pairs]

@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from unstuck.errors import Impossible
 from unstuck.tasks.task import Task
 
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
@@ -37,11 +38,14 @@ class Transformer:
     causal: bool = False
     activation: Literal["gelu", "relu"] = "gelu"
     init: Literal["default", "xavier"] = "default"  # of every linear map; default is PyTorch's
+    embedding: Literal["linear", "normal"] = "linear"  # start of the tokens' vectors: that of a linear map, or N(0, 1)
     read: Literal["last", "mean"] = "last"  # where the output is read
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
 
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
         """The module for a task, its start drawn from `rng`."""
+        if self.embedding != "linear" and not task.discrete:
+            raise Impossible(f"model.embedding = {self.embedding} needs a task of tokens; this one has vectors")
         return TransformerModule(self, task.inputs, task.outputs, rng, task.discrete)
 
 
@@ -126,14 +130,12 @@ class Block(nn.Module):
 
 
 class TransformerModule(nn.Module):
-    """(n, T, inputs) -> (n, outputs), or, if `discrete`, (n, T) indices below `inputs` -> (n, outputs)."""
+    """(n, T, inputs) -> (n, outputs), or, if `discrete`, (n, T) or (n, T, k) indices below `inputs` -> (n, outputs)."""
 
     def __init__(self, c: Transformer, inputs: int, outputs: int, rng: torch.Generator, discrete: bool = False) -> None:
         super().__init__()
         self.c = c
-        self.embed: nn.Module = (
-            Embedding(inputs, c.width, rng, c.init) if discrete else Linear(inputs, c.width, rng, c.init)
-        )
+        self.embed: nn.Module = Embedding(inputs, c.width, rng, c) if discrete else Linear(inputs, c.width, rng, c.init)
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.norm = nn.LayerNorm(c.width) if c.layer_norm else nn.Identity()
         self.read_out = Linear(c.width, outputs, rng, c.init)
@@ -184,16 +186,26 @@ class TransformerModule(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A linear map of one-hot tokens, by index."""
+    """A linear map of one-hot tokens, by index: (n, T) -> (n, T, width). Several tokens at one position are summed:
+    (n, T, k) -> (n, T, width).
 
-    def __init__(self, tokens: int, width: int, rng: torch.Generator, init: str) -> None:
+    The start of a linear map shrinks as 1/sqrt(tokens). With `embedding="normal"` entries are N(0, 1), as in
+    `nn.Embedding`, for any vocabulary; everything else starts from the same draws.
+    """
+
+    def __init__(self, tokens: int, width: int, rng: torch.Generator, c: Transformer) -> None:
         super().__init__()
-        linear = Linear(tokens, width, rng, init)
-        self.weight = nn.Parameter(linear.weight.detach().T.contiguous())
+        own = torch.Generator().set_state(rng.get_state())
+        linear = Linear(tokens, width, rng, c.init)
+        weight = linear.weight.detach().T.contiguous()
+        if c.embedding == "normal":
+            weight = torch.randn(tokens, width, generator=own)
+        self.weight = nn.Parameter(weight)
         self.bias = linear.bias
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight) + self.bias
+        vectors = F.embedding(tokens, self.weight)
+        return (vectors.sum(2) if tokens.dim() == 3 else vectors) + self.bias
 
 
 def sinusoidal(length: int, width: int) -> Tensor:

@@ -27,7 +27,8 @@ def attention_table(model: Any, batch: Batch, step: int = 0, *, sequences: int =
     inputs = batch.inputs[:sequences]
     maps = torch.stack([m.mean(0) for m in model.attention(inputs)]).cpu().numpy()  # (layers, heads, T, T)
     layers, heads, T, _ = maps.shape
-    tokens = inputs[0].cpu().numpy() if inputs.dtype == torch.long and sequences == 1 else np.arange(T)
+    indices = inputs.dtype == torch.long and inputs.dim() == 2  # one a position
+    tokens = inputs[0].cpu().numpy() if indices and sequences == 1 else np.arange(T)
     layer, head, row, column = (x.ravel() for x in np.indices((layers, heads, T, T)))
     return pd.DataFrame(
         {

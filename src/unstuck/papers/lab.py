@@ -84,6 +84,24 @@ def tuned(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.merge(best, on=[*by, "lr"])
 
 
+def shortest_mean(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """For each size the runs of the learning rate with the shortest mean plateau over seeds (D.3). A rate with a run
+    that did not emerge has no mean; where no rate has one, it is the rate with which most seeds emerged.
+
+    For runs done in full: a run that was stopped because another was faster would count as one that did not emerge.
+    """
+    steps = table["plateau_steps"].where(table["status"] == "emerged", np.inf)
+    cells = table.assign(mean=steps, lost=np.isinf(steps)).groupby([*by, "lr"], as_index=False)
+    ranked = cells.agg({"lost": "sum", "mean": "mean"})
+    best = ranked.sort_values(["lost", "mean"], kind="stable").drop_duplicates(by)[[*by, "lr"]]
+    return table.merge(best, on=[*by, "lr"])
+
+
+def each_rate(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredRun]:
+    """Every run once for each learning rate, all in full."""
+    return [run._replace(spec=replace(run.spec, optim=replace(run.spec.optim, lr=lr))) for run in runs for lr in rates]
+
+
 def jobs(runs: Sequence[TieredRun]) -> list[Job]:
     """The plan of a figure: its runs, and what they take."""
     costs = [predicted_cost(run.spec) for run in runs]

@@ -151,7 +151,7 @@ def _run(
         keep_map(run)
         mapped.append(result.steps)
     plain = result_dict(result)
-    if result.status == "emerged" and hasattr(spec.task, "chance") and hasattr(run.model, "observe"):
+    if result.status == "emerged" and hasattr(spec.task, "chance") and "copy_0_0" in result.curve:
         plain["circuit"] = find_circuit(
             run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance
         ).as_dict()

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from .single_location import Probability
 from .task import Batch, Task, config
 
-REPEATED = 2  # tokens that cross-sample repetition favours: the first two of the vocabulary
 SHORT = 256  # tokens: with more, topk is as fast as sorting all of them; with very few, too
 
 
@@ -24,10 +23,19 @@ class Recall(Task):
         k v   k v   k v   k v   k v   query
 
     Keys are distinct, values too, and both come from one vocabulary; which value belongs to which key is drawn anew
-    for every sequence. The query is one of two repeated tokens with probability p, else any token. It stands in the
-    context B times on average. `copies="always"`: one slot, chosen uniformly, always holds it, and every other one
-    with probability (B - 1)/(pairs - 1). `copies="bernoulli"`, the paper's rule: each slot with probability B/pairs,
-    which sometimes leaves none, and then the target cannot be known. Zucchet et al. 2025, Sections 3.1 and C.1.
+    for every sequence. With probability p the query is one of the repeated tokens, the first two of the vocabulary
+    (`repeated` of them), else any token. It stands in the context B times on average. `copies="always"`: one slot,
+    chosen uniformly, always holds it, and every other one with probability (B - 1)/(pairs - 1). `copies="bernoulli"`,
+    the paper's rule: each slot with probability B/pairs, which sometimes leaves none, and then the target cannot be
+    known. Zucchet et al. 2025, Sections 3.1 and C.1.
+
+    `joined=True` puts each pair at one position, so that no head has to copy a key to its value:
+
+        YI   AX   UR   ZY   CA   Z-        target: Y
+        kv   kv   kv   kv   kv   query
+
+    A position then holds two indices, whose vectors the model adds: the key, and `tokens` + the value; `-`, beside the
+    query, is the index 2 `tokens`. Keys, values and query are those of the same draw with `joined=False`.
     """
 
     version: ClassVar[int] = 1  # raised when what is drawn changes
@@ -39,8 +47,10 @@ class Recall(Task):
     tokens: Annotated[int, Field(ge=3, le=65_536)] = 64  # size of the vocabulary; it is drawn from without replacement
     pairs: Annotated[int, Field(ge=2, le=32_767)] = 8  # of a key and a value; the sequence has 2 pairs + 1 tokens
     B: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # mean copies of the query (in-context repetition)
-    p: Probability = 0.0  # chance that the query is one of the two repeated tokens (cross-sample repetition)
+    p: Probability = 0.0  # chance that the query is one of the repeated tokens (cross-sample repetition)
+    repeated: Annotated[int, Field(ge=1)] = 2  # how many tokens cross-sample repetition favours
     copies: Literal["always", "bernoulli"] = "always"  # at least one copy, or the paper's rule
+    joined: bool = False  # a pair is one position, of pairs + 1
 
     @model_validator(mode="after")
     def _possible(self) -> "Recall":
@@ -48,11 +58,13 @@ class Recall(Task):
             raise ValueError(f"task.pairs is {self.pairs}, but must be below task.tokens = {self.tokens}")
         if self.pairs < self.B:
             raise ValueError(f"task.B is {self.B:g}, but must be at most task.pairs = {self.pairs}")
+        if self.repeated > self.tokens:
+            raise ValueError(f"task.repeated is {self.repeated}, but must be at most task.tokens = {self.tokens}")
         return self
 
     @property
     def T(self) -> int:
-        return 2 * self.pairs + 1
+        return self.pairs + 1 if self.joined else 2 * self.pairs + 1
 
     @property
     def chance(self) -> float:
@@ -61,17 +73,17 @@ class Recall(Task):
 
     @property
     def inputs(self) -> int:
-        return self.tokens
+        return 2 * self.tokens + 1 if self.joined else self.tokens
 
     @property
     def outputs(self) -> int:
         return self.tokens
 
     def queries(self, n: int, rng: torch.Generator) -> Tensor:
-        """n draws of the query, (n,): p/2 + (1 - p)/tokens on each repeated token."""
+        """n draws of the query, (n,): p/repeated + (1 - p)/tokens on each repeated token."""
         query = torch.randint(self.tokens, (n,), generator=rng)
         if self.p > 0:
-            repeated = torch.randint(REPEATED, (n,), generator=rng)
+            repeated = torch.randint(self.repeated, (n,), generator=rng)
             query = torch.where(torch.rand(n, generator=rng) < self.p, repeated, query)
         return query
 
@@ -94,13 +106,18 @@ class Recall(Task):
         target = values[:, -1:]
         keys = torch.where(holds, query, others[:, :-1])
         values = torch.where(holds, target, values[:, :-1])
-        inputs = torch.cat([torch.stack([keys, values], 2).flatten(1), query], 1)  # (n, T)
         relevant = torch.zeros(n, self.T, dtype=torch.bool)
+        if self.joined:
+            nothing = torch.full_like(query, 2 * self.tokens)
+            rows = torch.cat([keys, query], 1), torch.cat([self.tokens + values, nothing], 1)
+            relevant[:, :-1] = holds
+            return Batch(torch.stack(rows, 2), target[:, 0], relevant)  # inputs (n, T, 2)
+        inputs = torch.cat([torch.stack([keys, values], 2).flatten(1), query], 1)  # (n, T)
         relevant[:, 1:-1:2] = holds
         return Batch(inputs, target[:, 0], relevant)
 
     def clean(self) -> "Recall":
-        return replace(self, B=1.0, p=0.0, copies="always")
+        return replace(self, B=1.0, p=0.0, repeated=2, copies="always")
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy of each sequence."""
@@ -111,7 +128,9 @@ class Recall(Task):
         return {"loss": self.losses(outputs, batch.targets), "accuracy": right}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
-        """Copying: from each value that is asked for to the key before it."""
+        """Copying: from each value that is asked for to the key before it; none where they are one position."""
+        if self.joined:
+            return {}
         copy = torch.diag_embed(batch.relevant[:, 1:], offset=-1)  # (n, T, T): row t, column t - 1
         return {"copy": copy}
 

@@ -28,7 +28,7 @@ def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
 class Batch(NamedTuple):
     """n sequences: what the model sees, what it should say, and which tokens matter for it."""
 
-    inputs: Tensor  # (n, T, features), or (n, T) token indices
+    inputs: Tensor  # (n, T, features), or (n, T) token indices, or (n, T, k) where a position holds k of them
     targets: Tensor  # (n, outputs), or (n,) token indices
     relevant: Tensor  # (n, T), True on the tokens that the target depends on
     extra: Tensor = torch.empty(0)  # (n, ...), what else a task wants at hand when it measures

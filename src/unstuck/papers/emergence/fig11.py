@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import long_runs
+from unstuck.papers.emergence._regression import PAPER_D, long_runs
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
@@ -19,13 +19,13 @@ from unstuck.theory.crossing import log_crossing
 def runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         return grid("regression", 1, [0], {"train.after": 60}, task__T=[16], task__d=[8, 16])
-    if profile == "paper":
-        return grid("regression", 1, [0], {"train.after": 5000}, task__T=[128], task__d=[16, 32, 64, 128])
-    return long_runs()
+    long = grid("regression", 3, [0], {"train.after": 5000}, task__T=[128], task__d=PAPER_D[:4])
+    return long if profile == "paper" else [*long_runs(), *long]
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curves(runs(profile), store)
+    """Of each size the longest run that is finished."""
+    table = curves(runs(profile), store).drop_duplicates(["run_id", "step"])
     if table.empty:
         return table
     heads = [c for c in table.columns if c.startswith("attn_")]

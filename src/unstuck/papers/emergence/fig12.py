@@ -24,7 +24,7 @@ def runs(profile: Profile) -> list[TieredRun]:
         "cpu": ({"task.T": 64, "task.d": 32}, [0.0, 0.05, 0.1, 0.2, 0.4], 1500),
         "paper": ({"task.T": 256, "task.d": 64}, [0.0, 0.05, 0.1, 0.2, 0.4], 10_000),
     }[profile]
-    return grid("regression", 3, [0], {**sizes, "train.after": budget}, task__p=p)
+    return grid("regression", 1, [0], {**sizes, "train.after": budget}, task__p=p)
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:

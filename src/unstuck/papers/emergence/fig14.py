@@ -8,7 +8,15 @@ Adam, so that is used here.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, law_panel, ratio_text
+from unstuck.papers.emergence._regression import (
+    PAPER_D,
+    PAPER_T,
+    cell_ratios,
+    fit_or_none,
+    law_claims,
+    law_panel,
+    ratio_text,
+)
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import panels
@@ -23,16 +31,16 @@ R2 = {(True, "random"): 0.998, (True, "fixed"): 0.996, (False, "fixed"): 0.999}
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    T, d, seeds = {
-        "quick": ([16, 32], [8, 16], [0]),
-        "cpu": ([16, 32, 64], [8, 16, 32], [0, 1]),
-        "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [0, 1, 2, 3, 4]),
-    }[profile]
-    small = {"model.layers": 1, "model.heads": 1}
+    """The paper's grid in the `cpu` profile too, and the smaller d = 8 beside it."""
     out = []
     for feature, position in VARIANTS:
-        fixed = {**small, "task.feature": feature, "task.position": position}
-        out += grid("regression", 2, seeds, fixed, task__T=T, task__d=d)
+        fixed = {"model.layers": 1, "model.heads": 1, "task.feature": feature, "task.position": position}
+        if profile == "quick":
+            out += grid("regression", 2, [0], fixed, task__T=[16, 32], task__d=[8, 16])
+            continue
+        out += grid("regression", 2, range(5), fixed, task__T=PAPER_T, task__d=PAPER_D[:4])
+        if profile == "cpu":
+            out += grid("regression", 2, [0, 1], fixed, task__T=[16, 32, 64], task__d=[8])
     return out
 
 

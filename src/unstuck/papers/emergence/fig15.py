@@ -6,7 +6,15 @@ B.3. One layer, one head: SGD with learning rate 5e-3 against Adam with 1e-4.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, law_panel, ratio_text
+from unstuck.papers.emergence._regression import (
+    PAPER_D,
+    PAPER_T,
+    cell_ratios,
+    fit_or_none,
+    law_claims,
+    law_panel,
+    ratio_text,
+)
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import panels
@@ -22,17 +30,23 @@ HARD = {"T": 256, "d": 128}  # the largest size of the paper
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    T, d, seeds = {
-        "quick": ([8, 16], [8, 12], [0]),
-        "cpu": ([16, 32], [8, 16, 32], [0, 1]),
-        "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [0, 1, 2, 3, 4]),
-    }[profile]
-    out = []
-    for name, (lr, _, _) in OPTIMISERS.items():
-        steps = 50_000 if name == "adam" or profile != "paper" else 10_000_000  # four times the most by the paper's law
-        fixed = {"model.layers": 1, "model.heads": 1, "optim.name": name, "optim.lr": lr, "train.max_steps": steps}
-        out += grid("regression", 2, seeds, fixed, task__T=T, task__d=d)
-    return out
+    """The paper's grid; in the `cpu` profile with SGD as far as T and d = 64, and the smaller d = 8 beside it."""
+    fixed = {
+        name: {"model.layers": 1, "model.heads": 1, "optim.name": name, "optim.lr": lr}
+        for name, (lr, _, _) in OPTIMISERS.items()
+    }
+    if profile == "quick":
+        return [
+            run for one in fixed.values() for run in grid("regression", 2, [0], one, task__T=[8, 16], task__d=[8, 12])
+        ]
+    adam = grid("regression", 2, range(5), fixed["adam"], task__T=PAPER_T, task__d=PAPER_D[:4])
+    long = {**fixed["sgd"], "train.max_steps": 10_000_000}  # four times the most by the paper's law
+    if profile == "paper":
+        return [*adam, *grid("regression", 2, range(5), long, task__T=PAPER_T, task__d=PAPER_D[:4])]
+    sgd = grid("regression", 2, [0], long, task__T=PAPER_T[:3], task__d=PAPER_D[:3])
+    sgd += grid("regression", 2, [1], fixed["sgd"], task__T=[16, 32], task__d=[16, 32])
+    small = [run for one in fixed.values() for run in grid("regression", 2, [0, 1], one, task__T=[16, 32], task__d=[8])]
+    return [*adam, *sgd, *small]
 
 
 def draw(table: pd.DataFrame) -> Figure:

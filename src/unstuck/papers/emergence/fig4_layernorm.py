@@ -5,13 +5,12 @@ the paper's own law for the steps to 5% beside them.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, with_layers
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, paper_law, with_layers
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, finished, grid
 from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, log_steps, panels
@@ -34,11 +33,6 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     return with_layers(finished(runs(profile), store), store)
 
 
-def law(tokens: Any, pairs: Any) -> Any:
-    """The paper's steps to 5%."""
-    return 0.55 * tokens**0.79 * pairs**2.25
-
-
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.4, height=3.7)
     cells = sorted({(t, p) for t, p in zip(table["tokens"], table["pairs"], strict=True)})
@@ -54,7 +48,9 @@ def draw(table: pd.DataFrame) -> Figure:
         if (part["status"] == "censored").any():
             ax.plot([], [], "^", ms=6, mfc="none", color=PAPER_GREY, label="not by its last step")
         if threshold == 0.05:
-            ax.plot(range(len(cells)), [law(*c) for c in cells], "_", ms=24, color=PAPER_GREY, label="paper's law")
+            ax.plot(
+                range(len(cells)), [paper_law(*c) for c in cells], "_", ms=24, color=PAPER_GREY, label="paper's law"
+            )
         ax.set_xticks(range(len(cells)), [f"{t} tokens\n{p} pairs" for t, p in cells])
         ax.set(ylabel=f"steps to {threshold:.0%} accuracy")
         ax.margins(y=0.15)
@@ -117,10 +113,10 @@ def _beside_paper(part: pd.DataFrame, note: str) -> list[Claim]:
         if mine.empty:
             continue
         found.append(name)
-        logs = np.log(mine["plateau_steps"] / law(mine["tokens"], mine["pairs"]))
+        logs = np.log(mine["plateau_steps"] / paper_law(mine["tokens"], mine["pairs"]))
         if there.any():
             tokens, pairs = (both.index[there].get_level_values(k).to_numpy() for k in ("tokens", "pairs"))
-            off[name] = float(np.abs(np.log(both.loc[there, name].to_numpy() / law(tokens, pairs))).mean())
+            off[name] = float(np.abs(np.log(both.loc[there, name].to_numpy() / paper_law(tokens, pairs))).mean())
         text = f"{np.exp(logs.mean()):.2f} times (from {np.exp(logs.min()):.2f} to {np.exp(logs.max()):.2f})"
         claims.append(Claim(f"steps to 5% {name} layer norm over the paper's law", text, "1", None, note))
     if len(found) == 1:

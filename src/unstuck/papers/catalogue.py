@@ -101,6 +101,7 @@ _ENTRIES = [
     Entry("incremental-fig18", "SGD: KL to models of restricted context", _MARKOV),
     Entry("incremental-fig19", "SGD: attention maps", _MARKOV),
     Entry("incremental-figB", "attention and value alignment of each head", _MARKOV),
+    Entry("incremental-regression", "regression variant: descent beside the flow", "theory of paper 2", ours=True),
 ]
 
 CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}

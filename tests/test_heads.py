@@ -170,3 +170,44 @@ def test_any_start():
 def test_a_start_that_does_not_fit_is_refused(bad):
     with pytest.raises(BadInput, match=next(iter(bad))):
         HeadFlow(**bad)
+
+
+# -- Proposition 1
+
+
+def test_the_regression_variants_gradient_flow_is_that_of_the_heads():
+    """Autograd on the expected loss with d x d matrices, and finite differences of the loss on sampled sequences, beside
+    the velocity of the flow, which has one number a pattern."""
+    import torch
+
+    from unstuck.papers.incremental.regression import D, T, expected_loss, flow_of, task
+    from unstuck.training.seeds import stream
+
+    t, rng = task(), np.random.default_rng(3)
+    A = t.world(stream(0, "world"))["A"].double()
+    logits = rng.standard_normal((3, T))
+    flow = flow_of(A, logits)
+    v = rng.standard_normal((3, 3))  # of each head in each feature
+    unit = A / A.flatten(1).norm(dim=1)[:, None, None]
+    V = torch.einsum("kj,jab->kab", torch.tensor(v), unit).requires_grad_()
+    a = torch.tensor(logits, requires_grad=True)
+    torch.set_default_dtype(torch.float64)
+    try:
+        loss = expected_loss(A, V, a)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    state = np.concatenate([v.ravel(), logits.ravel()])
+    assert loss.item() == pytest.approx(float(flow.loss(state)), rel=1e-6)
+    loss.backward()
+    velocity = flow.velocity(state)
+    assert -torch.einsum("kab,jab->kj", V.grad, unit).numpy().ravel() == pytest.approx(velocity[:9], abs=1e-5)
+    assert -a.grad.numpy().ravel() == pytest.approx(velocity[9:], abs=1e-5)
+    outside = V.grad - torch.einsum("kj,jab->kab", torch.einsum("kab,jab->kj", V.grad, unit), unit)
+    assert outside.abs().max().item() < 1e-5  # the flow never leaves the span of the features
+
+    # The expectation itself, from the task's own sequences, at their last prediction.
+    batch = t.sample(40_000, stream(1, "data"), {"A": A.float(), "lag_matrices": t.lag_matrices(A.float(), range(3))})
+    said = torch.einsum("ks,kij,nsj->ni", a.detach().softmax(-1).float(), V.detach().float(), batch.inputs)
+    sampled = 0.5 * (said - batch.targets[:, -1]).square().sum(-1)
+    assert batch.inputs.shape[1:] == (T, D)
+    assert sampled.mean().item() == pytest.approx(loss.item(), abs=5 * sampled.std().item() / 200)

@@ -1,11 +1,13 @@
 """Write the tables of README and docs/ from results/ and from the command itself, between markers in the Markdown.
 
     <!-- claims: fig1c fig2-left:2 -->    paper and ours, a row a claim, from results/NAME.json; the first two of one
+    <!-- figure: fig1c -->               its picture and all its claims, or that it has not been run and what it takes
     <!-- claims: forecast/cannot -->      those of its claims that are about "cannot"
     <!-- overview: forecast -->           what the figure says in short of results/NAME.csv
     <!-- overview: forecast:brief -->     the same by another function of the figure's file
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
     <!-- verdicts: all -->                how many claims of all figures agree with the papers
+    <!-- settings: all -->                how many figures have the published setting, and which are complete
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
@@ -26,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"<!-- (claims|overview|table|verdicts|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (claims|figure|overview|table|verdicts|settings|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
@@ -57,6 +59,41 @@ def claims(names: str) -> str:
             ours = number(claim["ours"]) + (f" ({claim['note']})" if claim["note"] else "")
             rows.append([name if i == 0 else "", claim["quantity"], number(claim["paper"]), ours, claim["verdict"]])
     return rows_to_markdown(["figure", "quantity", "paper", "ours", "verdict"], rows)
+
+
+def figure(name: str) -> str:
+    name = name.strip()
+    if not (RESULTS / f"{name}.json").is_file():
+        from unstuck.papers.figure import load, plan
+
+        jobs = plan(load(name), "cpu")
+        hours = sum(job.seconds for job in jobs) / 3600
+        return f"*Not run yet: {sum(job.count for job in jobs)} runs, {hours:.1f} core-hours (results/TODO.md).*"
+    return f"![{name}](../results/{name}.png)\n\n{claims(name)}"
+
+
+def settings(_: str) -> str:
+    """The papers' figures by setting; complete where all runs of the profile are in."""
+    from unstuck.papers.catalogue import entries
+    from unstuck.papers.figure import load
+
+    rows, words = [], {"published": "as published", "inferred": "as published, partly inferred"}
+    papers = [entry for entry in entries().values() if not entry.ours]
+    for setting in ("published", "inferred", "fewer seeds", "smaller grid"):
+        mine = [entry for entry in papers if entry.setting == setting]
+        done = [entry.name for entry in mine if is_complete(entry.name, load(entry.name))]
+        left = ", ".join(entry.name for entry in mine if entry.name not in done) or "–"
+        rows.append([words.get(setting, setting), str(len(mine)), str(len(done)), left])
+    total = ["all", str(len(papers)), str(sum(int(row[2]) for row in rows)), ""]
+    return rows_to_markdown(["setting", "figures and panels", "complete", "not complete yet"], [*rows, total])
+
+
+def is_complete(name: str, found: Any) -> bool:
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        return False
+    runs = json.loads(path.read_text(encoding="utf-8")).get("runs", {})
+    return not hasattr(found, "runs") or runs.get("finished", 0) >= len(found.runs("cpu"))
 
 
 def overview(name: str) -> str:
@@ -127,6 +164,8 @@ def costs(profile: str) -> str:
 
 WRITERS = {
     "claims": claims,
+    "figure": figure,
+    "settings": settings,
     "overview": overview,
     "table": table,
     "verdicts": verdicts,

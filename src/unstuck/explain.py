@@ -1,6 +1,7 @@
 """What the command says to a person: the same answers as its JSON, in words and tables."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,17 +152,24 @@ def _duration(hours: float) -> str:
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
-    table = _table("figure", "shows", "needs", "time on one core", "run")
+    table = _table("figure", "shows", "setting", "state", "verdict", "time on one core")
     for row in rows:
         cost = "[dim]not yet[/dim]"
         if row["hours"] is not None:
             cost = " / ".join(dict.fromkeys(_duration(hours) for hours in row["hours"].values()))
-        shows = escape(row["shows"]) + (" [dim](ours)[/dim]" if row["paper"] is None else "")
-        table.add_row(row["figure"], shows, row["needs"], cost, row["run"] or "–")
+        table.add_row(
+            row["figure"], escape(row["shows"]), row["setting"], row["state"], escape(row["verdict"] or "–"), cost
+        )
     console = _console()
     console.print(table)
-    ready = sum(row["available"] for row in rows)
-    console.print(f"\n{ready} of {len(rows)} available (time: quick / cpu / paper); draw one: unstuck reproduce fig1c")
+    published = [row for row in rows if row["paper"] is not None]
+    done = sum(row["state"] == "complete" for row in published)
+    counts = Counter(row["setting"] for row in published)
+    settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
+    console.print(
+        f"\n{len(published)} figures and panels of the papers ({settings}), {done} complete; "
+        f"{len(rows) - len(published)} of our own. Time: quick / cpu / paper. Draw one: unstuck reproduce fig1c"
+    )
 
 
 def explain_costs(rows: list[dict[str, Any]], profile: str, assumed: str) -> None:

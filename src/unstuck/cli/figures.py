@@ -148,7 +148,11 @@ def figures(
     ] = "paper",
     as_json: Json = False,
 ) -> None:
-    """List every figure of both papers: what it shows and needs, what it costs, what has been run.
+    """List every figure of both papers: what it shows, how near its setting is to the published one, what it costs, what
+    has been run.
+
+    Settings of the cpu profile: published; inferred (the authors' setting is not known in full); fewer seeds; smaller
+    grid; ours (not a figure of the papers).
 
     [bold]Examples[/bold]
 
@@ -173,9 +177,10 @@ def figures(
                 "paper": None if entry.ours else entry.paper,
                 "shows": entry.shows,
                 "needs": entry.needs,
+                "setting": entry.setting,
                 "available": ready,
                 "hours": hours,
-                "run": _has_run(results / f"{entry.name}.json"),
+                **_state(results / f"{entry.name}.json", load(entry.name) if ready else None),
             }
         )
     if as_json:
@@ -198,13 +203,18 @@ def _print_costs(profile: "Profile", as_json: bool) -> None:
     explain_costs(rows, profile, assumptions()["in words"])
 
 
-def _has_run(path: Path) -> str | None:
-    """Profile and date of a figure's stored result, None where there is none."""
+def _state(path: Path, figure: Any) -> dict[str, str | None]:
+    """What has been run of a figure: `state` is complete, `12 of 60 runs` or not run; `run` the profile and date of its
+    stored result; `verdict` what came of it."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-        return f"{result['profile']}, {result['provenance']['date']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        run = f"{result['profile']}, {result['provenance']['date']}"
+        done = result.get("runs", {}).get("finished")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {"state": "not run", "run": None, "verdict": None}
+    wanted = len(figure.runs(result["profile"])) if hasattr(figure, "runs") and done is not None else None
+    state = "complete" if wanted is None or done >= wanted else f"{done} of {wanted} runs"
+    return {"state": state, "run": run, "verdict": result.get("verdict")}
 
 
 @app.command()

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unstuck.papers.emergence import fig4_curves, fig4_law, fig4_layernorm, fig4_tuned, fig5_late, fig16, fig17
-from unstuck.papers.emergence._recall import layers_claim, with_layers
+from unstuck.papers.emergence import fig4_curves, fig4_law, fig4_layernorm, fig5_late, fig16, fig17
+from unstuck.papers.emergence._recall import layers_claim, paper_law, with_layers
 from unstuck.papers.emergence._repetition import repetition_claims
 from unstuck.papers.lab import tuned
 from unstuck.runs.store import RunDirectory
@@ -214,14 +214,13 @@ def race(true=(0.79, 2.0)):
 
 
 def test_laws_take_the_winners_of_a_race():
-    for figure in (fig4_law, fig4_tuned):
-        claims = {c.quantity: c for c in figure.compare(race())}
-        assert float(str(claims["exponent of pairs, to 50%"].ours).split()[0]) == pytest.approx(2.0, abs=0.06)
-        assert claims["runs fitted, to 50%"].ours.startswith("18 emerged, 0 censored")
-        assert claims["exponent of pairs, to 50%"].verdict == "beside"  # the paper's is at 5%
+    claims = {c.quantity: c for c in fig4_law.compare(race())}
+    assert float(str(claims["exponent of pairs, to 50%"].ours).split()[0]) == pytest.approx(2.0, abs=0.06)
+    assert claims["runs fitted, to 50%"].ours.startswith("18 emerged, 0 censored")
+    assert claims["exponent of pairs, to 50%"].verdict == "beside"  # the paper's is at 5%
     assert claims["learning rate chosen"].ours == "0.0001 in 6 sizes, 3e-05 in 3 sizes"
     nobody = race().assign(status="censored", plateau_steps=NEVER, **{"crossing_0.5": NEVER})
-    assert {c.quantity: c for c in fig4_tuned.compare(nobody)}["learning rate chosen"].ours == ""
+    assert {c.quantity: c for c in fig4_law.compare(nobody)}["learning rate chosen"].ours == ""
 
 
 def test_where_large_vocabularies_did_not_emerge_the_rest_has_a_law_of_its_own():
@@ -241,7 +240,7 @@ def norms(*cells):
     """Runs with and without layer norm: (pairs, layer norm, times the paper's law, seed)."""
     rows = []
     for pairs, norm, factor, seed in cells:
-        steps = factor * fig4_layernorm.law(32, pairs)
+        steps = factor * paper_law(32, pairs)
         status = "censored" if math.isnan(steps) else "emerged"
         row = {"tokens": 32, "pairs": pairs, "layer_norm": norm, "seed": seed, "status": status, "steps": 30_000}
         rows.append(row | {"plateau_steps": steps, "crossing_0.5": steps, "crossing_0.05": steps})
@@ -251,7 +250,7 @@ def norms(*cells):
 def test_layer_norm_is_compared_where_both_got_there():
     found = norms((4, False, 1.5, 0), (4, True, 2.0, 0), (8, False, 3.0, 0), (8, True, NEVER, 0))
     ours = found["steps to 50% with layer norm over without"].ours
-    bound = 30_000 / (3 * fig4_layernorm.law(32, 8))
+    bound = 30_000 / (3 * paper_law(32, 8))
     assert ours == (
         "1.33 times (from 1.33 to 1.33, 1 pairs of runs); "
         f"in 1 pairs only the run without got there (at least {bound:.2f} times)"

@@ -17,7 +17,7 @@ from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing
 from unstuck.papers.emergence._regression import fit_or_none, law_text, local_exponents, plot_plateaus
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
-from unstuck.papers.style import note, panels
+from unstuck.papers.style import legend_outside, note, panels
 
 IN_PARTS = True  # runs are compared size by size
 NAMES = {True: "a pair at one position", False: "key and value apart"}
@@ -53,7 +53,7 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set(ylabel=f"steps to {threshold:.0%} accuracy")
         ax.set_ylim(top=ax.get_ylim()[1] * 6)
     axes[0].set_title(f"recall, {table['tokens'].iloc[0]} tokens")
-    axes[1].legend(loc="lower right")
+    legend_outside(picture, axes[1])
     return picture
 
 

@@ -1,5 +1,6 @@
 """The closed forms against the simulated flows, where they claim to hold."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.integrate import quad
 from unstuck.theory import (
     Flow,
     blow_up_time,
+    catch_up_time,
     escape_time,
     escape_time_eq6,
     finish_time,
@@ -151,6 +153,49 @@ def test_finish_is_regression_with_attention_given(p):
     flow = Flow(10**7, 50, 10**7 - 1, p)
     for threshold in (0.4, 0.1, 0.01):
         assert finish_time(flow, threshold) == pytest.approx(flow.plateau(threshold).time, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["exact", "reduced"])
+@pytest.mark.parametrize(("T", "B", "within"), [(512, 16, 0.09), (512, 4, 0.04), (4096, 16, 0.03), (65536, 16, 0.01)])
+def test_the_estimate_holds_with_copies_and_a_frequent_token(T, B, within, kind):
+    """The frequent token is learnt while attention is small, and attention then waits for the other directions."""
+    for d, p in itertools.product((16, 64, 256), (0.01, 0.05, 0.2, 0.5, 0.8)):
+        flow = Flow(T, d, B, p, kind)
+        assert plateau_estimate(flow) == pytest.approx(flow.plateau().time, rel=within)
+
+
+def test_waiting_for_the_other_directions_is_a_fifth_of_the_plateau():
+    flow = Flow(4096, 256, 16, 0.2)
+    plateau = flow.plateau().time
+    assert (plateau_estimate(flow) - catch_up_time(flow) + finish_time(flow)) / plateau == pytest.approx(0.80, abs=0.01)
+    assert plateau_estimate(flow) / plateau == pytest.approx(0.98, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["exact", "reduced"])
+def test_without_noise_attention_and_weights_keep_a_balance(kind):
+    """m (w² + w~²) / 2 = Δa + (B / (T - B)) (e^Δa - 1) along the whole flow, once noise is negligible (d large)."""
+    flow = Flow(10**6, 10**5, 100, 0.05, kind)
+    path = flow.trajectory(times=np.linspace(0.1, 1.0, 10) * flow.plateau().time)
+    left = flow.mobility * (path.w**2 + path.w_tilde**2) / 2
+    right = path.delta_a + flow.B / (flow.T - flow.B) * np.expm1(path.delta_a)
+    assert left == pytest.approx(right, rel=0.02)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-9, 1e-4, 0.5, 0.999, 1 - 1e-9, 1.0])
+@pytest.mark.parametrize("d", [1, 2, 3, 1000, 10**7])
+@pytest.mark.parametrize("T", [2, 3, 100, 10**9])
+def test_the_estimate_has_a_value_in_every_corner(T, d, p):
+    for B, kind, threshold in itertools.product({1, min(7, T - 1), T - 1}, ("exact", "reduced"), (1e-6, 0.1, 0.499)):
+        assert plateau_estimate(Flow(T, d, B, p, kind), threshold) > 0
+
+
+@pytest.mark.parametrize(("d", "share"), [(2, 0.91), (4, 0.94), (16, 0.97), (256, 0.99)])
+def test_the_progress_law_needs_many_dimensions(d, share):
+    """The end as told from a fifth of the plateau, over the truth, at T = 10^6."""
+    flow = Flow(10**6, d)
+    end = flow.plateau().time
+    gap = flow.trajectory(times=[0.0, 0.2 * end]).delta_a[1]
+    assert 0.2 / progress(gap) == pytest.approx(share, abs=0.005)
 
 
 def test_only_what_never_ends_is_infinite():

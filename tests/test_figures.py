@@ -12,11 +12,18 @@ from unstuck.papers.catalogue import available, entries
 from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 from unstuck.papers.lab import told
+from unstuck.papers.reproduce import reproduce
+from unstuck.runs.store import Store
+from unstuck.spec.load import build_spec
 
 TRAINED = [name for name in available() if is_trained(load(name))]
 QUICK = [
     name for name in available() if name not in ("fig9", "exact-flow", "forecast", *TRAINED)
 ]  # which need runs, or time
+
+
+IN_PARTS = ["fig14", "fig15", "fig3-large", "recall-embedding", "recall-pairs", "recall-joined", "recall-repeated"]
+IN_PARTS += ["fig5-cross-128", "no-residual"]
 
 
 def quiet(done, of):
@@ -100,6 +107,33 @@ def test_a_figure_writes_its_files_and_redraws_from_its_table(name, tmp_path, ca
     assert figure.draw(table).axes
     assert {"commit", "date", "machine", "unstuck"} <= result["provenance"].keys()
     assert not list(tmp_path.glob(".*"))
+
+
+STORE = Path(__file__).parents[1] / "results" / "store"
+
+
+def test_stored_runs_of_the_first_paper_keep_their_ids():
+    """A setting that is added later has a default under which every stored run is still found."""
+    specs = {run.path.name: run.spec() for run in Store(STORE)}
+    ours = {name: s for name, s in specs.items() if s and s["task"]["name"] in ("single_location", "recall")}
+    assert len(ours) > 300
+    assert {name for name, s in ours.items() if build_spec(s).run_id != name} == set()
+
+
+@pytest.mark.parametrize("name", ["fig3-left", "fig13", "fig14", "fig15", "fig4-law", "fig5-context", "fig5-cross"])
+def test_a_grid_that_has_grown_keeps_the_runs_of_the_committed_table(name):
+    table = pd.read_csv(STORE.parent / f"{name}.csv")
+    assert set(table["run_id"]) <= {run.spec.run_id for run in load(name).runs("cpu")}
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_a_figure_in_parts_says_how_many_runs_are_in(name, tmp_path):
+    """From the runs that the store has today."""
+    found = reproduce(name, "cpu", tmp_path, store=STORE, run=False)
+    if not found:
+        pytest.skip("none of its runs is committed yet")
+    done, of = found["ours"]["runs in the table"].split(" of ")
+    assert (int(done), int(of)) == (found["runs"]["finished"], found["runs"]["wanted"])
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -84,6 +84,12 @@ def test_w_inf_is_where_the_gradient_in_w_vanishes():
     assert np.abs(gradient).max() < 1e-12
 
 
+def test_the_curvature_along_w_at_the_start():
+    """Erratum 11: (T-B)/(dT²), which is 1/(dT) for long sequences."""
+    T, d = 10**6, 50
+    assert TwoVariableLoss(T, d, 1).hessian(0.0, 0.0)[0, 0] * d * T == pytest.approx(1, rel=1e-5)
+
+
 @pytest.mark.parametrize("B", [1, 4])
 def test_late_curvature_is_as_erratum_8_says(B):
     """At B alpha = 1 - eps and w at its equilibrium: eps² (1 + 2/(T-B)) along Δa, eps / sqrt(d) across, 1/d along w."""

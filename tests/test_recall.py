@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from unstuck.cli import main
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, Impossible
 from unstuck.models.transformer import Transformer
 from unstuck.observe.attention import link_columns
 from unstuck.observe.circuit import ablated, ablations, find_circuit, in_words
@@ -119,11 +120,89 @@ def test_test_data_has_no_repetition():
     assert (clean.sample(500, stream(0, "data"), {}).relevant.sum(1) == 1).all()
 
 
+def test_joined_sequences_are_the_same_draw_with_a_pair_at_one_position():
+    apart = Recall(tokens=9, pairs=4, B=1.5, p=0.3)
+    joined = replace(apart, joined=True)
+    a, j = (task.sample(200, stream(0, "data"), {}) for task in (apart, joined))
+    assert j.inputs.shape == (200, 5, 2)
+    assert torch.equal(j.inputs[:, :, 0], a.inputs[:, 0::2])  # keys, and last the query
+    assert torch.equal(j.inputs[:, :-1, 1] - 9, a.inputs[:, 1::2])
+    assert set(j.inputs[:, -1, 1].tolist()) == {18}  # beside the query stands nothing
+    assert torch.equal(j.relevant[:, :-1], a.relevant[:, 1::2])
+    assert torch.equal(j.targets, a.targets)
+    assert (joined.T, joined.inputs, joined.outputs) == (5, 19, 9)
+    assert joined.links(j) == {}
+
+
+def test_joined_recall_is_solved_by_looking_the_query_up():
+    batch = Recall(tokens=12, pairs=5, joined=True).sample(500, stream(0, "data"), {})
+    for rows, target, relevant in zip(*(x.tolist() for x in batch[:3]), strict=True):
+        *pairs, (query, _) = rows
+        found = [(place, value - 12) for place, (key, value) in enumerate(pairs) if key == query]
+        assert found == [(relevant.index(True), target)]
+
+
+def test_joined_recall_needs_one_layer_only(tmp_path):
+    """Nothing has to be copied, so that one head selects; what copies is neither probed nor named."""
+    spec = load_spec("recall", [*SMALL, "task.joined=true", "model.layers=1", "train.thresholds=0.5", "train.after=9"])
+    result = execute(spec, Store(tmp_path))
+    assert result["status"] == "emerged"
+    assert result["plateau_steps"] < 600
+    assert "circuit" not in result
+    assert not any(c.startswith("copy_") for c in Store(tmp_path).run(spec.run_id).curve())
+
+
+@pytest.mark.parametrize("repeated", [1, 4, 10])
+def test_as_many_tokens_are_repeated_as_asked(repeated):
+    queries = Recall(tokens=10, pairs=3, p=0.4, repeated=repeated).queries(100_000, stream(0, "data"))
+    share = torch.bincount(queries, minlength=10) / len(queries)
+    wanted = [0.4 / repeated + 0.06] * repeated + [0.06] * (10 - repeated)
+    assert share.tolist() == pytest.approx(wanted, abs=0.006)
+
+
+def test_clean_data_keep_the_shape_of_the_task():
+    task = Recall(tokens=9, pairs=4, B=2, p=0.5, repeated=3, copies="bernoulli", joined=True)
+    assert task.clean() == Recall(tokens=9, pairs=4, joined=True)
+
+
+# -- the start of the tokens' vectors
+
+
+def start(tokens, **settings):
+    model = Transformer(layers=1, heads=1, width=64, qk=8, **settings)
+    return model.build(Recall(tokens=tokens, pairs=2), stream(0, "init"))
+
+
+@pytest.mark.parametrize("tokens", [16, 256, 4096])
+def test_a_normal_start_does_not_shrink_with_the_vocabulary(tokens):
+    linear, normal = start(tokens), start(tokens, embedding="normal")
+    assert normal.embed.weight.std().item() == pytest.approx(1, abs=0.05)
+    assert normal.embed.weight.mean().item() == pytest.approx(0, abs=0.1)
+    assert linear.embed.weight.std().item() == pytest.approx(1 / math.sqrt(3 * tokens), rel=0.05)
+    others = {name: value for name, value in linear.state_dict().items() if name != "embed.weight"}
+    assert all(torch.equal(value, normal.state_dict()[name]) for name, value in others.items())
+
+
+def test_two_tokens_at_one_position_are_a_linear_map_of_both():
+    model = start(8).embed
+    tokens = torch.randint(8, (3, 4, 2), generator=stream(0, "data"))
+    hot = torch.nn.functional.one_hot(tokens, 8).sum(2).to(model.weight.dtype)
+    assert torch.allclose(model(tokens), hot @ model.weight + model.bias, atol=1e-6)
+
+
+def test_vectors_have_no_embedding():
+    spec = load_spec("regression", ["model.embedding=normal"])
+    with pytest.raises(Impossible):
+        Run(spec)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["task.pairs=64"], "task.pairs is 64, but must be below task.tokens = 64"),
         (["task.B=9"], "task.B is 9, but must be at most task.pairs = 8"),
+        (["task.repeated=65"], "task.repeated"),
+        (["task.repeated=0"], "task.repeated"),
         (["task.B=0.5"], "task.B"),
         (["task.p=1.5"], "task.p"),
         (["task.p=nan"], "task.p is nan, but must be a finite number"),

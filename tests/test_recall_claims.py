@@ -6,8 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unstuck.papers.emergence import fig4_curves, fig4_law, fig4_layernorm, fig4_tuned, fig5_late, fig16, fig17
-from unstuck.papers.emergence._recall import layers_claim, with_layers
+from unstuck.papers.emergence import (
+    fig4_curves,
+    fig4_law,
+    fig4_layernorm,
+    fig5_context,
+    fig5_cross,
+    fig5_late,
+    fig16,
+    fig17,
+    no_residual,
+    recall_embedding,
+    recall_joined,
+    recall_pairs,
+    recall_repeated,
+    recall_rule,
+)
+from unstuck.papers.emergence._recall import layers_claim, paper_law, with_layers
 from unstuck.papers.emergence._repetition import repetition_claims
 from unstuck.papers.lab import tuned
 from unstuck.runs.store import RunDirectory
@@ -214,14 +229,13 @@ def race(true=(0.79, 2.0)):
 
 
 def test_laws_take_the_winners_of_a_race():
-    for figure in (fig4_law, fig4_tuned):
-        claims = {c.quantity: c for c in figure.compare(race())}
-        assert float(str(claims["exponent of pairs, to 50%"].ours).split()[0]) == pytest.approx(2.0, abs=0.06)
-        assert claims["runs fitted, to 50%"].ours.startswith("18 emerged, 0 censored")
-        assert claims["exponent of pairs, to 50%"].verdict == "beside"  # the paper's is at 5%
+    claims = {c.quantity: c for c in fig4_law.compare(race())}
+    assert float(str(claims["exponent of pairs, to 50%"].ours).split()[0]) == pytest.approx(2.0, abs=0.06)
+    assert claims["runs fitted, to 50%"].ours.startswith("18 emerged, 0 censored")
+    assert claims["exponent of pairs, to 50%"].verdict == "beside"  # the paper's is at 5%
     assert claims["learning rate chosen"].ours == "0.0001 in 6 sizes, 3e-05 in 3 sizes"
     nobody = race().assign(status="censored", plateau_steps=NEVER, **{"crossing_0.5": NEVER})
-    assert {c.quantity: c for c in fig4_tuned.compare(nobody)}["learning rate chosen"].ours == ""
+    assert {c.quantity: c for c in fig4_law.compare(nobody)}["learning rate chosen"].ours == ""
 
 
 def test_where_large_vocabularies_did_not_emerge_the_rest_has_a_law_of_its_own():
@@ -241,7 +255,7 @@ def norms(*cells):
     """Runs with and without layer norm: (pairs, layer norm, times the paper's law, seed)."""
     rows = []
     for pairs, norm, factor, seed in cells:
-        steps = factor * fig4_layernorm.law(32, pairs)
+        steps = factor * paper_law(32, pairs)
         status = "censored" if math.isnan(steps) else "emerged"
         row = {"tokens": 32, "pairs": pairs, "layer_norm": norm, "seed": seed, "status": status, "steps": 30_000}
         rows.append(row | {"plateau_steps": steps, "crossing_0.5": steps, "crossing_0.05": steps})
@@ -251,7 +265,7 @@ def norms(*cells):
 def test_layer_norm_is_compared_where_both_got_there():
     found = norms((4, False, 1.5, 0), (4, True, 2.0, 0), (8, False, 3.0, 0), (8, True, NEVER, 0))
     ours = found["steps to 50% with layer norm over without"].ours
-    bound = 30_000 / (3 * fig4_layernorm.law(32, 8))
+    bound = 30_000 / (3 * paper_law(32, 8))
     assert ours == (
         "1.33 times (from 1.33 to 1.33, 1 pairs of runs); "
         f"in 1 pairs only the run without got there (at least {bound:.2f} times)"
@@ -418,3 +432,122 @@ def test_figure_17_of_a_run_that_never_emerged_names_nothing():
     table = attention(6000.0, math.nan)
     (claim,) = fig17.compare(table[table["step"] < 4000].assign(**{"crossing_0.5": NEVER}))
     assert claim.ours.startswith("none by step")
+
+
+def test_figure_5_counts_to_the_papers_5_percent_and_judges_nothing_by_it():
+    """8 pairs: a guess scores 12.5%."""
+    early = [part.assign(**{"crossing_0.05": 4000.0}) for part in none(6000.0, 6400.0)]
+    fast = [run(rise(h), h, B=4.0, seed=i).assign(**{"crossing_0.05": 1000.0}) for i, h in enumerate((2000.0, 2100.0))]
+    claims = {c.quantity: c for c in fig5_context.compare(pd.concat([*early, *fast]))}
+    assert claims["steps to 5% on clean data, seeds in order"].ours == "B = 1: 4000, 4000; B = 4: 1000, 1000"
+    to_5 = claims["speed-up of the best repetition over none, to 5%"]
+    assert (to_5.ours.split(" times")[0], to_5.verdict) == ("4.00", "beside")
+    assert claims["speed-up of the best repetition over none"].verdict == "agrees"
+
+
+def test_figure_5_right_at_64_tokens_has_no_verdict():
+    parts = [*none(6000.0, 6300.0), *(run(rise(2300), 2300.0, rise(2000), p=0.5, seed=i) for i in (0, 1))]
+    assert {c.verdict for c in fig5_cross.compare(pd.concat(parts))} == {"beside", "new"}
+
+
+def runs_of(*cells, **settings):
+    """A table of finished runs: (tokens, pairs, seed, steps to 5%, steps to 50%)."""
+    rows = []
+    for tokens, pairs, seed, few, half in cells:
+        row = {"run_id": f"{tokens} {pairs} {seed} {settings}", "tokens": tokens, "pairs": pairs, "seed": seed}
+        row |= {"B": 1.0, "p": 0.0, "copies": "always", "embedding": "linear", "lr": 1e-4, "joined": False, **settings}
+        row |= {"status": "censored" if math.isnan(half) else "emerged", "plateau_steps": half, "steps": 30_000}
+        rows.append(row | {"thresholds": "[0.5, 0.05]", "crossing_0.05": few, "crossing_0.5": half})
+    return pd.DataFrame(rows)
+
+
+def over_law(factor, pairs=12, tokens=(32, 64), **settings):
+    cells = [(t, pairs, seed, factor * paper_law(t, pairs), 3e4) for t in tokens for seed in (0, 1)]
+    return runs_of(*cells, **settings)
+
+
+def explained(*variants):
+    table = pd.concat([over_law(2.0), over_law(2.6, pairs=8), *variants], ignore_index=True)
+    return {c.quantity: c for c in recall_embedding.compare(table)}["what explains the factor"].ours
+
+
+def test_what_brings_a_run_to_the_papers_law_explains_the_factor():
+    normal = over_law(1.0, embedding="normal")
+    rule = over_law(2.5, pairs=8, tokens=(64,), copies="bernoulli")
+    said = explained(normal, rule, over_law(1.9, lr=3e-4))
+    assert said.startswith("normal start (normal start: 100% of it (12 pairs, 2 sizes); the paper's rule: 4% of it")
+    assert "rate 3e-05: not run yet" in said
+
+
+def test_nothing_explains_the_factor_where_all_are_as_slow():
+    rest = [over_law(2.5, pairs=8, copies="bernoulli"), over_law(1.8, lr=3e-4), over_law(2.2, lr=3e-5)]
+    assert explained(over_law(1.9, embedding="normal"), *rest).startswith("none of them (normal start: 7% of it")
+    assert explained(over_law(1.9, embedding="normal")).startswith("none of them so far (")
+
+
+def test_a_rate_that_did_not_get_there_explains_at_most_so_much():
+    late = over_law(NEVER, lr=3e-5)
+    late["status"], late["steps"] = "censored", 1.5 * paper_law(late["tokens"], late["pairs"])
+    assert "rate 3e-05: at most 42% of it" in explained(late.assign(**{"crossing_0.5": NEVER}))
+
+
+def test_the_exponent_of_many_pairs():
+    """Steps to 5% as pairs^2.25 from 12 pairs on, as the paper's; to 50% as pairs^1.5."""
+    cells = [(64, n, seed, 2 * n**2.25 * 1.01**seed, 100 * n**1.5) for n in (12, 16, 24, 32) for seed in (0, 1)]
+    claims = {c.quantity: c for c in recall_pairs.compare(runs_of(*cells))}
+    to_5 = claims["exponent of pairs, to 5%, 64 tokens, from 12 pairs"]
+    assert (to_5.ours.split()[0], to_5.verdict) == ("2.25", "agrees")
+    to_50 = claims["exponent of pairs, to 50%, 64 tokens, from 12 pairs"]
+    assert (to_50.ours.split()[0], to_50.verdict) == ("1.50", "beside")
+    assert claims["exponent of pairs between neighbouring sizes, to 50%, 64 tokens"].ours.startswith(
+        "1.50 from 12 to 16"
+    )
+    late = runs_of((64, 32, 0, NEVER, NEVER)).assign(steps=4 * paper_law(64, 32))
+    over = {c.quantity: c for c in recall_pairs.compare(late)}["steps to 5% over the paper's law, seeds in order"]
+    assert over.ours == "64 tokens, 32 pairs: >4.00"
+
+
+def test_joined_pairs_have_half_of_the_exponent():
+    numbers = (4, 8, 12, 16)
+    apart = runs_of(*((64, n, s, 9.0 * n**2, 90.0 * n**2 * 1.01**s) for n in numbers for s in (0, 1)))
+    joined = runs_of(*((64, n, s, 9.0 * n, 90.0 * n * 1.01**s) for n in numbers for s in (0, 1)), joined=True)
+    claims = {c.quantity: c for c in recall_joined.compare(pd.concat([apart, joined], ignore_index=True))}
+    assert claims["exponent of pairs, to 50%"].ours.endswith("apart: 0.50 of it")
+    assert claims["steps joined over apart, to 50%"].ours.startswith("4 pairs: 0.25, 8 pairs: 0.13")
+    lost = joined.assign(**{"crossing_0.5": joined["crossing_0.5"].where(joined["seed"] == 0)})
+    claims = {c.quantity: c for c in recall_joined.compare(pd.concat([apart, lost], ignore_index=True))}
+    assert claims["steps joined over apart, to 50%"].ours == "no size where all runs got there"
+
+
+def test_the_number_of_repeated_tokens_that_is_fastest():
+    parts = [runs_of((64, 8, s, 900.0, 6000.0), repeated=2) for s in (0, 1)]
+    for many, half in ((1, NEVER), (2, 5000.0), (4, 3000.0)):
+        parts += [runs_of((64, 8, s, 900.0, half), repeated=many, p=0.5) for s in (0, 1)]
+    table = pd.concat(parts, ignore_index=True).assign(**{"crossing_0.9": NEVER, "thresholds": "[0.9, 0.5, 0.05]"})
+    claims = {c.quantity: c.ours for c in recall_repeated.compare(table)}
+    shown = "none: 6000, 6000; 1: >30000, >30000; 2: 5000, 5000; 4: 3000, 3000"
+    assert claims["steps to 50% by repeated tokens, seeds in order"] == shown
+    assert claims["fastest to 50%"] == "4 (2.00 times as fast as none)"
+    assert "fastest to 90%" not in claims
+
+
+def test_the_papers_rule_is_compared_with_ours():
+    parts = [part.assign(copies="always", **{"crossing_0.05": 3000.0}) for part in none(6000.0, 6000.0)]
+    parts += [part.assign(copies="bernoulli", **{"crossing_0.05": 4500.0}) for part in none(9000.0, 9000.0)]
+    claims = {c.quantity: c.ours for c in recall_rule.compare(pd.concat(parts))}
+    assert claims["the paper's rule over ours, to 5%"] == claims["the paper's rule over ours, to 50%"] == "1.50 times"
+    assert claims["steps to 50%, seeds in order"] == "always: 6000, 6000; bernoulli: 9000, 9000"
+    late = pd.concat([parts[0], none(NEVER)[0].assign(copies="bernoulli", **{"crossing_0.05": 4500.0})])
+    assert "the paper's rule over ours, to 50%" not in {c.quantity for c in recall_rule.compare(late)}
+
+
+def test_recall_without_residual_connections_is_listed_by_its_start():
+    parts = [
+        runs_of(*((t, 4, 0, 100.0, half) for t, half in zip((16, 32), halves, strict=True)), skip=skip, init=init)
+        for skip, init, halves in ((True, "default", (500.0, 1000.0)), (False, "xavier", (500.0, NEVER)))
+    ]
+    table = pd.concat(parts, ignore_index=True).assign(T=NEVER, d=NEVER)
+    claims = {c.quantity: c.ours for c in no_residual.compare(table)}
+    assert "with residual connections, default start: 500, 1000 (16, 32 tokens)" in claims["recall: steps to 50%"]
+    assert "without residual connections, xavier start: 500, >30000" in claims["recall: steps to 50%"]
+    assert claims["recall: exponent of tokens, with residual connections, default start"] == "1.00 from 16 to 32"

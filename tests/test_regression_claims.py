@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unstuck.papers.emergence import fig3_layernorm, fig3_right, fig12, fig14
-from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims
+from unstuck.papers.emergence import fig3_large, fig3_layernorm, fig3_right, fig12, fig13_width, fig14, no_residual
+from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, of_paper_sizes
+from unstuck.papers.lab import shortest_mean
 
 
 def plateaus(law, T=(16, 32, 64), d=(8, 16, 32), seeds=(0, 1), noise=0.0, **settings):
@@ -64,6 +65,86 @@ def test_a_size_that_lost_a_seed_makes_no_gain():
     table.loc[lost, ["status", "plateau_steps"]] = ["censored", np.nan]
     (claim,) = fig3_right.compare(table)
     assert (claim.verdict, "32" in claim.ours) == ("beside", False)
+
+
+def rates(**steps):
+    """Runs of one size at two learning rates, a list of plateaus for each; None did not emerge."""
+    rows = [
+        {"d": 8, "p": 0.1, "lr": lr, "seed": seed, "plateau_steps": x, "status": "emerged" if x else "censored"}
+        for lr, plateaus in zip((1e-4, 3e-4), steps.values(), strict=True)
+        for seed, x in enumerate(plateaus)
+    ]
+    return pd.DataFrame(rows).astype({"plateau_steps": float})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "taken"),
+    [
+        ([1000, 1100], [900, 1300], 1e-4),  # the shortest mean, not the one that won a seed
+        ([1000, 1300], [900, 1100], 3e-4),
+        ([5000, 6000], [900, None], 1e-4),  # a rate with a run that did not emerge has no mean
+        ([5000, None], [None, None], 1e-4),  # where none has a mean, most seeds
+    ],
+)
+def test_the_rate_with_the_shortest_mean_is_taken(low, high, taken):
+    assert set(shortest_mean(rates(low=low, high=high), ["p", "d"])["lr"]) == {taken}
+
+
+def test_figure_3_right_runs_both_rates_in_full():
+    runs = fig3_right.runs("cpu")
+    assert (len(runs), {run.race for run in runs}, {run.tier for run in runs}) == (60, {""}, {1})
+    assert {run.spec.optim.lr for run in runs} == {1e-4, 3e-4}
+
+
+def readings(**exponents):
+    """Plateaus d^1.27 T^0.7 H^x of three readings of Figure 13, with 1 and 2 layers."""
+    parts = []
+    names = (fig13_width.OWN, fig13_width.WIDER, fig13_width.SHARED)
+    for (name, x), heads, layers in itertools.product(
+        zip(names, exponents.values(), strict=True), (1, 2, 4, 8), (1, 2)
+    ):
+        law = plateaus(lambda T, d, x=x, heads=heads: d**1.27 * T**0.7 * heads**x, T=(16, 32), d=(8, 16), noise=0.02)
+        parts.append(law.assign(reading=name, heads=heads, layers=layers))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_the_reading_whose_exponent_is_nearest_is_named():
+    claims = {c.quantity: c for c in fig13_width.compare(readings(own=0.16, wider=-0.2, shared=0.4))}
+    assert claims["reading nearest to the paper's"].ours == fig13_width.OWN
+    assert claims["exponent of heads"].verdict == "agrees"
+    claims = {c.quantity: c for c in fig13_width.compare(readings(own=0.5, wider=-0.2, shared=0.2))}
+    assert claims["reading nearest to the paper's"].ours == fig13_width.SHARED
+    assert claims["exponent of heads"].verdict == "differs"
+    alone = readings(own=0.15, wider=0, shared=0).query("reading == @fig13_width.OWN")
+    assert "reading nearest to the paper's" not in {c.quantity for c in fig13_width.compare(alone)}
+
+
+def test_large_sizes_have_a_law_of_their_own():
+    """Exponents of the small sizes are 1 and 0.5, those of the large ones the paper's."""
+    small = plateaus(lambda T, d: 3 * d * T**0.5, T=(16, 32), d=(8, 16), noise=0.02)
+    large = plateaus(lambda T, d: 0.76 * d**1.29 * T**0.8, T=(64, 128), d=(32, 64), noise=0.02)
+    claims = {c.quantity: c for c in fig3_large.compare(pd.concat([small, large], ignore_index=True))}
+    where = ", T from 64 and d from 32 on"
+    assert claims[f"exponent of d{where}"].verdict == claims[f"exponent of T{where}"].verdict == "agrees"
+    assert claims["exponent of d between neighbouring sizes"].ours.startswith("1.0")
+
+
+def test_plateaus_without_residual_connections_are_compared_with_those_with_them():
+    parts = [
+        plateaus(lambda T, d, x=x: d**x * T**0.6, noise=0.02, skip=skip) for skip, x in ((False, 1.5), (True, 1.1))
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    claims = {c.quantity: c.ours for c in no_residual.compare(table)}
+    without, with_them = claims["regression: exponent of d"].split(", with ")
+    assert float(without.split()[1]) == pytest.approx(1.5, abs=0.05)
+    assert float(with_them.split()[0]) == pytest.approx(1.1, abs=0.05)
+    assert claims["regression: plateau without residual connections over with"].startswith("3.0")
+
+
+def test_small_sizes_leave_the_law_once_the_papers_are_there():
+    table = plateaus(lambda T, d: d**1.3 * T**0.6 if d > 8 else 1e4, d=(8, 16, 32, 64))
+    assert set(of_paper_sizes(table)["d"]) == {16, 32, 64}
+    assert set(of_paper_sizes(table[table["d"] < 64])["d"]) == {8, 16, 32}
 
 
 def curves(**steps):

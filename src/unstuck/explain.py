@@ -48,7 +48,7 @@ def explain_prediction(setting: "Flow", answer: dict[str, Any], *, never: bool, 
     rows = [
         ("rate μ", answer["rate"], f"{rate}{factor} / (√d T), how fast the start is left"),
         ("√(π/2) / μ", answer["blow_up_time"], "blow-up time: the plateau for large T"),
-        ("closed form", answer["estimate"], "the same with drag and finish"),
+        ("closed form", answer["estimate"], "the same with drag, finish and catching up"),
         (
             "escape time",
             answer["escape_time"],

@@ -22,7 +22,7 @@ from unstuck.runs.sweep import stored_results
 from unstuck.spec.load import build_spec, merge, read_source
 from unstuck.spec.run import RunSpec
 
-from .figure import Job
+from .figure import Claim, Job
 
 
 class TieredRun(NamedTuple):
@@ -130,8 +130,9 @@ def told(runs: Sequence[TieredRun]) -> dict[str, Any]:
     return {key: seen[0] if len(seen) == 1 else seen for key, seen in found.items()}
 
 
-def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
-    """A row for each run that is done in `store`: the keys laws are fitted on, status, plateau_steps, steps."""
+def finished(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -> pd.DataFrame:
+    """A row for each run that is done in `store`: the keys laws are fitted on, status, plateau_steps, steps; and those
+    settings of the model that `also` names."""
     rows = []
     where = Store(store)
     for unit in units(runs):
@@ -140,7 +141,7 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
             rows.append(
                 {
                     "run_id": spec.run_id,
-                    **_settings(spec, ("layers", "heads", "layer_norm", "query")),
+                    **_settings(spec, ("layers", "heads", "layer_norm", "query", *also)),
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
                     "thresholds": json.dumps(watched(result)),
                     "status": result["status"],
@@ -151,6 +152,18 @@ def finished(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def in_parts(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -> pd.DataFrame:
+    """As `finished`, and beside every run how many the figure wants: for one that is drawn before all are done."""
+    return finished(runs, store, also).assign(wanted=len(runs))
+
+
+def runs_in(table: pd.DataFrame) -> list[Claim]:
+    """How many of the runs that a figure wants its table has, where the table knows."""
+    if "wanted" not in table or table.empty:
+        return []
+    return [Claim("runs in the table", f"{table['run_id'].nunique()} of {table['wanted'].iloc[0]}", None, None)]
 
 
 def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

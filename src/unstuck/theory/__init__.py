@@ -9,6 +9,7 @@
 from .closed_form import (
     Linearised,
     blow_up_time,
+    catch_up_time,
     escape_time,
     escape_time_eq6,
     finish_time,
@@ -32,6 +33,7 @@ __all__ = [
     "Trajectory",
     "TwoVariableLoss",
     "blow_up_time",
+    "catch_up_time",
     "escape_time",
     "escape_time_eq6",
     "finish_time",

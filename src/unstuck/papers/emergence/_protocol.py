@@ -50,6 +50,8 @@ def finished_runs(store: Store) -> Iterator[Measured]:
             continue
         if task["name"] == "single_location" and (task["position"], task["feature"]) != ("random", True):
             continue
+        if task.get("joined") or not model.get("skip", True) or model.get("embedding", "linear") != "linear":
+            continue  # a figure's variants of the task or the model, which forecasts are not about
         wanted = 0.5 if task["name"] == "recall" else 0.1
         plateau = result["crossings"].get(f"{wanted:g}")
         if plateau is None and wanted not in watched(result):

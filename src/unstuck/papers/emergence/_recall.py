@@ -165,7 +165,7 @@ def first_step(run: pd.DataFrame, column: str, level: float) -> float:
     return float(run["step"].iloc[above[0]]) if len(above) else np.inf
 
 
-def step_list(steps: Sequence[float], last: Sequence[float] | float) -> str:
+def step_list(steps: Sequence[float], last: Sequence[float] | float, digits: int = 0) -> str:
     """Steps of several seeds, in the order of seeds, a run that never got there as `> its last step`.
 
     Examples:
@@ -174,4 +174,4 @@ def step_list(steps: Sequence[float], last: Sequence[float] | float) -> str:
     """
     lasts = [last] * len(steps) if isinstance(last, int | float) else last
     shown = zip(steps, lasts, strict=True)
-    return ", ".join(f"{step:.0f}" if np.isfinite(step) else f">{end:.0f}" for step, end in shown)
+    return ", ".join(f"{step:.{digits}f}" if np.isfinite(step) else f">{end:.{digits}f}" for step, end in shown)

@@ -79,6 +79,12 @@ def law_text(law: PowerLaw | None, names: dict[str, str]) -> str:
     return f"{law.constant:.2f} {factors}, R² = {law.r2:.3f}"
 
 
+def of_paper_sizes(part: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the paper's own d, from 16 on, once there are three of them; until then all."""
+    large = part[part["d"] >= PAPER_D[0]]
+    return large if large["d"].nunique() > 2 else part
+
+
 def law_panel(
     ax: Axes, part: pd.DataFrame, title: str, paper: tuple[float, dict[str, float]], ylim: tuple[float, float]
 ) -> None:
@@ -86,7 +92,7 @@ def law_panel(
     ax.set_title(title)
     if part.empty:
         return
-    law = fit_or_none(part, "d + T")
+    law = fit_or_none(of_paper_sizes(part), "d + T")
     plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
     ax.set_ylim(*ylim)
     ax.legend(loc="lower right", fontsize=7.5)
@@ -141,10 +147,10 @@ def ratio_text(ratio: pd.Series, left_out: int, digits: int = 2) -> str:
     return f"{mean:.{digits}f} times (from {low:.{digits}f} to {high:.{digits}f}, {len(ratio)} sizes{missing})"
 
 
-def local_exponents(table: pd.DataFrame, x: str) -> Claim:
+def local_exponents(table: pd.DataFrame, x: str, sizes: Sequence[str] = ("T", "d", "B"), where: str = "") -> Claim:
     """The exponent between neighbouring sizes alone, mean over the rest of the grid: does one power law hold?"""
     emerged = table[table["status"] == "emerged"]
-    others = [c for c in ("T", "d", "B") if c != x]
+    others = [c for c in sizes if c != x]
     means = emerged.assign(log=np.log(emerged["plateau_steps"])).pivot_table("log", others, x)
     values = sorted(means.columns)
     steps = []
@@ -152,7 +158,8 @@ def local_exponents(table: pd.DataFrame, x: str) -> Claim:
         slope = ((means[b] - means[a]) / np.log(b / a)).dropna()
         if len(slope):
             steps.append(f"{slope.mean():.2f} from {a:g} to {b:g}")
-    return Claim(f"exponent of {x} between neighbouring sizes", ", ".join(steps) or "too few runs yet", None, None)
+    text = ", ".join(steps) or "too few runs yet"
+    return Claim(f"exponent of {x} between neighbouring sizes{where}", text, None, None)
 
 
 def spread(table: pd.DataFrame, by: Sequence[str]) -> float:

@@ -11,9 +11,11 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.emergence._regression import PAPER_D, long_runs
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.papers.lab import TieredRun, curves, grid, runs_in
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory.crossing import log_crossing
+
+IN_PARTS = True  # a curve says as much without the others
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -29,7 +31,9 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     if table.empty:
         return table
     heads = [c for c in table.columns if c.startswith("attn_")]
-    return table[["T", "d", "seed", "step", "train_loss", "test_loss"]].assign(best_head=table[heads].max(axis=1))
+    found = table[["run_id", "T", "d", "seed", "step", "train_loss", "test_loss"]]
+    wanted = len({run.spec.run_id for run in runs(profile)})
+    return found.assign(best_head=table[heads].max(axis=1), wanted=wanted)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -46,18 +50,19 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    drops, lasted = [], []
+    claims, drops, lasted = runs_in(table), [], []
     for d, curve in table.groupby("d"):
         start, end = (log_crossing(curve["step"][1:], curve["test_loss"][1:], x) for x in (0.4, 0.1))
         if start is not None and end is not None:
             drops.append((end - start) / end)
             lasted.append((d, end, 0.76 * d**1.29 * curve["T"].iloc[0] ** 0.80))
     if not drops:
-        return [Claim("sharp transition", "no run has crossed yet", "sharp", None)]
+        return [*claims, Claim("sharp transition", "no run has crossed yet", "sharp", None)]
     text = f"from loss 0.4 to 0.1 in {np.min(drops):.0%} to {np.max(drops):.0%} of the plateau"
     ours = ", ".join(f"d = {d}: {steps:.0f}" for d, steps, _ in lasted)
     law = ", ".join(f"{steps:.0f}" for _, _, steps in lasted)
     return [
+        *claims,
         Claim("sharp transition", text, "sharp phase transition", bool(max(drops) < 0.35), "sharp: below 35%"),
         Claim("plateau, beside the paper's law 0.76 d^1.29 T^0.80", ours, law, None, "one seed"),
     ]

@@ -5,6 +5,8 @@ alone. The text does not say the architecture; its first law is that of Figure 1
 Adam, so that is used here.
 """
 
+from pathlib import Path
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -15,12 +17,14 @@ from unstuck.papers.emergence._regression import (
     fit_or_none,
     law_claims,
     law_panel,
+    of_paper_sizes,
     ratio_text,
 )
-from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
 from unstuck.papers.style import panels
 
+IN_PARTS = True  # every run is a point of its law; the claims say how many are in
 FORMULA = "d + T"
 VARIANTS = {  # (feature, position): title, paper's constant and exponents
     (True, "random"): ("feature, random position", 1.43, {"d": 1.31, "T": 0.58}),
@@ -48,6 +52,10 @@ def _part(table: pd.DataFrame, feature: bool, position: str) -> pd.DataFrame:
     return table[(table["feature"] == feature) & (table["position"] == position)]
 
 
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store)
+
+
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(3, width=3.9, height=3.8)
     for ax, ((feature, position), (title, constant, paper)) in zip(axes, VARIANTS.items(), strict=True):
@@ -56,10 +64,10 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    claims: list[Claim] = []
+    claims = runs_in(table)
     laws = {}
     for (feature, position), (title, _, paper) in VARIANTS.items():
-        laws[feature, position] = law = fit_or_none(_part(table, feature, position), FORMULA)
+        laws[feature, position] = law = fit_or_none(of_paper_sizes(_part(table, feature, position)), FORMULA)
         claims += law_claims(law, paper, where=f", {title}", r2=R2[feature, position])
     semantic = _part(table, True, "random")
     for feature, name in ((True, "flagged"), (False, "not flagged")):

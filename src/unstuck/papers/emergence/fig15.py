@@ -3,6 +3,8 @@
 B.3. One layer, one head: SGD with learning rate 5e-3 against Adam with 1e-4.
 """
 
+from pathlib import Path
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,12 +15,14 @@ from unstuck.papers.emergence._regression import (
     fit_or_none,
     law_claims,
     law_panel,
+    of_paper_sizes,
     ratio_text,
 )
-from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
 from unstuck.papers.style import panels
 
+IN_PARTS = True  # every run is a point of its law; the claims say how many are in
 FORMULA = "d + T"
 OPTIMISERS = {  # name: learning rate, paper's constant and exponents
     "sgd": (5e-3, 6.42, {"d": 1.44, "T": 1.07}),
@@ -49,6 +53,10 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [*adam, *sgd, *small]
 
 
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store)
+
+
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.3, height=3.8)
     top = max(3e5, 4 * table["plateau_steps"].max())
@@ -59,14 +67,14 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    claims: list[Claim] = []
-    laws = {name: fit_or_none(table[table["optim"] == name], FORMULA) for name in OPTIMISERS}
+    claims = runs_in(table)
+    laws = {name: fit_or_none(of_paper_sizes(table[table["optim"] == name]), FORMULA) for name in OPTIMISERS}
     for name, (_, _, paper) in OPTIMISERS.items():
         claims += law_claims(laws[name], paper, where=f", {name}", r2=R2[name])
     ratio, left_out = cell_ratios(*(table[table["optim"] == name] for name in ("sgd", "adam")))
     if len(ratio):
         text, hard = ratio_text(ratio, left_out, digits=0), "almost two orders of magnitude on hard tasks"
-        claims.append(Claim("SGD over Adam", text, hard, None, "ours are not hard"))
+        claims.append(Claim("SGD over Adam", text, hard, None, "the paper's hard tasks go on to T = 256, d = 128"))
     sgd, adam = laws["sgd"], laws["adam"]
     if sgd is not None and adam is not None:
         ours = float(sgd.predict(HARD) / adam.predict(HARD))

@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90
 from unstuck.papers.emergence._repetition import repetition_claims, repetition_data, repetition_figure
 from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.lab import TieredRun, grid, runs_in
+
+IN_PARTS = True  # runs are compared one by one; the claims say how many are in
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -25,7 +27,7 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return repetition_data(runs(profile), store)
+    return repetition_data(runs(profile), store).assign(wanted=len(runs(profile)))
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -33,4 +35,4 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    return repetition_claims(table, "p", 0.0, factor=2)
+    return [*runs_in(table), *repetition_claims(table, "p", 0.0, factor=2)]

@@ -1,28 +1,115 @@
-"""no-residual: the law without residual connections.
+"""no-residual: the laws without residual connections.
 
 Section 3.2 supposes that the exponent of the vocabulary is low because residual connections do most of what the
-feedforward layers would have to learn. Without them (`model.skip=false`): regression on the small sizes of Figure 3
-left, with and without, and recall of 4 pairs.
+feedforward layers would have to learn. With and without them (`model.skip`): regression on the small sizes of Figure 3
+left, where d stands for the vocabulary, and recall of 4 pairs, from PyTorch's and from Xavier's start.
 """
 
-from typing import Any
+from pathlib import Path
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50
-from unstuck.papers.figure import Profile
-from unstuck.papers.lab import TieredRun, grid
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
-INITS = ["default", "xavier"]  # of recall: without residual connections the first may not learn it
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, step_list
+from unstuck.papers.emergence._regression import (
+    cell_ratios,
+    fit_or_none,
+    law_text,
+    local_exponents,
+    plot_plateaus,
+    ratio_text,
+)
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.papers.style import note, panels
+
+IN_PARTS = True  # runs are compared size by size
+FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
+HYPOTHESIS = "low because of residual connections (hypothesis)"
+SKIPS = {False: "without", True: "with"}
+INITS = ["default", "xavier"]  # of recall: from the first it may not be learnt without residual connections
 
 
 def runs(profile: Profile) -> list[TieredRun]:
     T, d, tokens, seeds, recall = {
-        "quick": ([8, 16], [4], [16], [0], {**SMALL, "train.max_steps": 100}),
+        "quick": ([8, 12], [4, 6], [16], [0], {**SMALL, "train.max_steps": 60}),
         "cpu": ([16, 32, 64], [8, 16, 32], [16, 32, 64], [0, 1], {"train.max_steps": 12_000}),
         "paper": ([16, 32, 64, 128, 256], [8, 16, 32, 64, 128], [32, 64, 128], [0, 1, 2], {"train.max_steps": 100_000}),
     }[profile]
     recall = {**recall, "task.pairs": 4, "train.thresholds": UNTIL_50}
-    both: dict[str, list[Any]] = {"model__skip": [False, True]}
+    skip = list(SKIPS)
     return [
-        *grid("regression", 2, seeds, **both, task__T=T, task__d=d),
-        *grid("recall", 2, seeds[:1], recall, **both, model__init=INITS, task__tokens=tokens),
+        *grid("regression", 2, seeds, model__skip=skip, task__T=T, task__d=d),
+        *grid("recall", 2, seeds[:1], recall, model__skip=skip, model__init=INITS, task__tokens=tokens),
     ]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store, also=["skip", "init"])
+
+
+def _regression(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The runs of regression with and without residual connections, at the sizes and seeds that both have."""
+    part = table[table["d"].notna()]
+    sizes = ["T", "d", "seed"]
+    both = part[part["skip"]][sizes].merge(part[~part["skip"]][sizes])
+    return {name: part[part["skip"] == skip].merge(both, on=sizes) for skip, name in SKIPS.items()}
+
+
+def _recall(table: pd.DataFrame) -> pd.DataFrame:
+    """The runs of recall to 50%, each named by its start and its residual connections."""
+    part = table[table["d"].isna()]
+    if part.empty:
+        return part
+    part = crossing(part, 0.5)
+    return part.assign(how=part["skip"].map(SKIPS) + " residual connections, " + part["init"] + " start")
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, axes = panels(3, width=4.0, height=3.8)
+    for ax, (name, part) in zip(axes, _regression(table).items(), strict=False):
+        ax.set_title(f"regression, {name} residual connections")
+        if len(part):
+            law = fit_or_none(part, FORMULA)
+            plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
+            ax.set_ylim(top=ax.get_ylim()[1] * 3)
+            note(ax, law_text(law, NAMES))
+            ax.legend(loc="lower right", fontsize=7.5)
+    part = _recall(table)
+    axes[2].set_title("recall, 4 pairs")
+    if len(part):
+        plot_plateaus(axes[2], part, x="tokens", by="how", law=None, xlabel="tokens", label="")
+        axes[2].set_ylabel("steps to 50% accuracy")
+        axes[2].legend(loc="best", fontsize=7.5)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims, parts = runs_in(table), _regression(table)
+    for term in NAMES:
+        shown = []
+        for name, part in parts.items():
+            law = fit_or_none(part, FORMULA)
+            low, high = law.intervals[term] if law is not None else (np.nan, np.nan)
+            fitted = f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})" if law is not None else "too few runs yet"
+            shown.append(f"{name} {fitted}")
+        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown), None, None))
+    ratio, left_out = cell_ratios(parts["without"], parts["with"])
+    if len(ratio):
+        claims.append(
+            Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out), None, None)
+        )
+    return [*claims, *_recall_claims(_recall(table))]
+
+
+def _recall_claims(part: pd.DataFrame) -> list[Claim]:
+    claims, shown = [], []
+    for how, rows in part.groupby("how") if len(part) else ():
+        rows = rows.sort_values("tokens")
+        steps = rows["plateau_steps"].where(rows["status"] == "emerged", np.inf)
+        sizes = ", ".join(f"{tokens:.0f}" for tokens in rows["tokens"])
+        shown.append(f"{how}: {step_list(list(steps), list(rows['steps']))} ({sizes} tokens)")
+        local = local_exponents(rows, "tokens", ("tokens", "pairs"))
+        claims.append(Claim(f"recall: exponent of tokens, {how}", local.ours, HYPOTHESIS, None))
+    return [Claim("recall: steps to 50%", "; ".join(shown), None, None), *claims] if shown else []

@@ -5,26 +5,112 @@ embedding (that of a linear map, which shrinks with the vocabulary, or N(0, 1)),
 (recall-rule), and the learning rate, which the paper tunes.
 """
 
-from unstuck.papers.emergence._recall import SMALL
-from unstuck.papers.figure import Profile
-from unstuck.papers.lab import TieredRun, each_rate, grid
+from pathlib import Path
 
-TO_5 = [0.05]
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, crossing, guessed, paper_law
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, each_rate, grid, in_parts, runs_in
+from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, RED, legend_outside, log_steps, panels
+
+IN_PARTS = True  # runs are compared one by one; what is missing is said
+OURS, NORMAL, RULE = "linear start", "normal start", "the paper's rule"
+COLOURS = {OURS: BLACK, NORMAL: BLUE, RULE: GREEN, "rate 0.0003": ORANGE, "rate 3e-05": RED}
+EXPLAINS = 0.5  # of the factor, in logarithms: from there on a change explains most of it
 
 
 def runs(profile: Profile) -> list[TieredRun]:
     """Both starts of the embedding and the paper's rule (tier 1), and other learning rates at 12 pairs (tier 2)."""
     if profile == "quick":
-        fixed = {**SMALL, "task.pairs": 4, "train.thresholds": [0.2], "train.max_steps": 500}
-        return grid("recall", 1, [0], fixed, task__tokens=[16, 32], model__embedding=["linear", "normal"])
+        fixed = {**SMALL, "task.pairs": 4, "train.thresholds": [0.05], "train.max_steps": 300}
+        return grid("recall", 1, [0], fixed, task__tokens=[32, 48], model__embedding=["linear", "normal"])
     tokens, pairs, steps = {
         "cpu": ([32, 64, 128], [8, 12], 30_000),
         "paper": ([64, 128, 256], [16, 32, 48], 200_000),
     }[profile]
-    fixed = {"train.thresholds": TO_5, "train.max_steps": steps}
+    fixed = {"train.thresholds": [0.05], "train.max_steps": steps}
     starts = {"model__embedding": ["normal", "linear"]}
     found = grid("recall", 1, [0, 1], fixed, **starts, task__tokens=tokens, task__pairs=pairs)
     found += grid("recall", 1, [0, 1], {**fixed, "task.copies": "bernoulli"}, task__tokens=[64], task__pairs=pairs[:1])
     shorter = {**fixed, "train.max_steps": steps // 2}  # where 1e-4 has long got there
     rates = grid("recall", 2, [0], shorter, task__tokens=tokens[:2], task__pairs=pairs[-1:])
     return [*found, *each_rate(rates, [3e-4, 3e-5])]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store, also=["embedding"])
+
+
+def variants(table: pd.DataFrame) -> pd.DataFrame:
+    """Steps to 5% of every run, named by what it has otherwise than ours (`variant`), and over the paper's law
+    (`ratio`); a run that did not get there counts with the steps it had."""
+    part = crossing(table, 0.05)
+    usual = part["lr"].mode().iloc[0] if len(part) else 1e-4
+    names = pd.Series(OURS, index=part.index)
+    names = names.mask(part["lr"] != usual, "rate " + part["lr"].map("{:g}".format))
+    names = names.mask(part["copies"] == "bernoulli", RULE).mask(part["embedding"] == "normal", NORMAL)
+    steps = part["plateau_steps"].where(part["status"] == "emerged", part["steps"])
+    return part.assign(variant=names, ratio=steps / paper_law(part["tokens"], part["pairs"]))
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    part = variants(table)
+    cells = sorted({(p, t) for t, p in zip(part["tokens"], part["pairs"], strict=True)})
+    picture, (ax,) = panels(width=6.4, height=3.8)
+    for i, (name, rows) in enumerate(part.groupby("variant", sort=False)):
+        x = np.array([cells.index((p, t)) for t, p in zip(rows["tokens"], rows["pairs"], strict=True)]) + 0.1 * i - 0.2
+        there, colour = (rows["status"] == "emerged").to_numpy(), COLOURS.get(str(name), PAPER_GREY)
+        ax.plot(x[there], rows["ratio"][there], "o", ms=5, color=colour, label=name)
+        ax.plot(x[~there], rows["ratio"][~there], "^", ms=6, mfc="none", color=colour)
+    ax.axhline(1, color=PAPER_GREY, lw=1, ls=":")
+    ax.set_xticks(range(len(cells)), [f"{t} tokens\n{p} pairs" for p, t in cells])
+    ax.set_ylabel("steps to 5% over the paper's law")
+    ax.margins(y=0.15)
+    log_steps(ax)
+    legend_outside(picture, ax)
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    part = variants(table)
+    claims = runs_in(table)
+    for name, rows in part.groupby("variant", sort=False):
+        shown = []
+        for pairs, cell in rows.groupby("pairs"):
+            slow = int((cell["status"] != "emerged").sum())
+            late = f", {slow} not there by the last step" if slow else ""
+            mean = np.exp(np.log(cell["ratio"]).mean())
+            low, high = cell["ratio"].min(), cell["ratio"].max()
+            shown.append(f"{pairs} pairs: {mean:.2f} times ({low:.2f} to {high:.2f}, {len(cell)} runs{late})")
+        claims.append(Claim(f"steps to 5% over the paper's law, {name}", "; ".join(shown), "1", None, guessed(rows)))
+    return [*claims, *explanation(part)]
+
+
+def explanation(part: pd.DataFrame) -> list[Claim]:
+    """Which change explains the factor: how much of it, in logarithms, goes away with the change, at the sizes that the
+    change was run at; at those with the most pairs, where a guess matters least."""
+    logs = np.log(part["ratio"]).groupby([part["variant"], part["pairs"], part["tokens"]]).mean()
+    late = part[part["status"] != "emerged"].groupby("variant").size()
+    if OURS not in logs.index.get_level_values(0):
+        return []
+    base = logs[OURS]
+    shares, shown = {}, []
+    for name in [n for n in COLOURS if n != OURS]:
+        mine = logs[name] if name in logs.index.get_level_values(0) else logs[:0]
+        both = pd.DataFrame({"ours": base, "theirs": mine}).dropna() if len(mine) else pd.DataFrame()
+        if both.empty:
+            shown.append(f"{name}: not run yet")
+            continue
+        most = both[both.index.get_level_values("pairs") == both.index.get_level_values("pairs").max()]
+        shares[name] = float(1 - most["theirs"].sum() / most["ours"].sum())
+        at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} sizes"
+        shown.append(f"{name}: {'at most ' if name in late else ''}{shares[name]:.0%} of it ({at})")
+    if not shares:
+        return [Claim("what explains the factor", "; ".join(shown), None, None)]
+    best = max(shares, key=lambda name: shares[name])
+    missing = len(shares) < len(COLOURS) - 1
+    answer = best if shares[best] >= EXPLAINS else "none of them" + (" so far" if missing else "")
+    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", None, None, "in logarithms")]

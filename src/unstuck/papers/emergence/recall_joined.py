@@ -2,19 +2,30 @@
 
 Section 3.2 supposes that the exponent of the pairs is so high because two sparse attention patterns have to be learnt
 together, each adding to it. With `task.joined` a key and its value stand at one position, so that nothing has to be
-copied and only the selection is left. Does the exponent halve? Beside the runs of fig4-law and recall-pairs at 64
-tokens.
+copied and only the selection is left. Does the exponent halve? Beside the same numbers of pairs of recall-pairs, at 64
+tokens. The input map has 2 tokens + 1 inputs instead of as many as tokens, and so starts smaller by sqrt(2).
 """
 
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
 from unstuck.papers.emergence import recall_pairs
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50
-from unstuck.papers.figure import Profile
-from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing
+from unstuck.papers.emergence._regression import fit_or_none, law_text, local_exponents, plot_plateaus
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.papers.style import legend_outside, note, panels
+
+IN_PARTS = True  # runs are compared size by size
+NAMES = {True: "a pair at one position", False: "key and value apart"}
 
 
 def runs(profile: Profile) -> list[TieredRun]:
     fixed, pairs, more = {
-        "quick": ({**SMALL, "task.tokens": 16, "train.max_steps": 500}, [3, 4], []),
+        "quick": ({**SMALL, "task.tokens": 32, "train.max_steps": 300}, [3, 4], []),
         "cpu": ({"task.tokens": 64, "train.max_steps": 15_000}, [4, 8, 12, 16, 24], [4, 8]),
         "paper": ({"task.tokens": 256, "train.max_steps": 100_000}, [16, 24, 32, 48], [16, 24, 32, 48]),
     }[profile]
@@ -25,3 +36,54 @@ def runs(profile: Profile) -> list[TieredRun]:
         *grid("recall", 2, [1], joined, task__pairs=more),  # a second seed
         *(run for run in apart if run.spec.task.pairs in pairs),
     ]
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, axes = panels(2, width=4.4, height=3.8)
+    for ax, threshold in zip(axes, UNTIL_50, strict=True):
+        part = crossing(table, threshold)
+        part = part.assign(how=part["joined"].map(NAMES))
+        plot_plateaus(ax, part, x="pairs", by="how", law=None, xlabel="pairs in the context", label="")
+        laws = {name: fit_or_none(part[part["how"] == name], "pairs") for name in NAMES.values()}
+        note(ax, "\n".join(f"{name}: {law_text(law, {'pairs': 'pairs'})}" for name, law in laws.items()))
+        ax.set(ylabel=f"steps to {threshold:.0%} accuracy")
+        ax.set_ylim(top=ax.get_ylim()[1] * 6)
+    axes[0].set_title(f"recall, {table['tokens'].iloc[0]} tokens")
+    legend_outside(picture, axes[1])
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims = runs_in(table)
+    for threshold in (0.5, 0.05):
+        part, to = crossing(table, threshold), f", to {threshold:.0%}"
+        laws = {joined: fit_or_none(part[part["joined"] == joined], "pairs") for joined in NAMES}
+        for joined, name in NAMES.items():
+            where = f"{to}, {name}"
+            claims.append(local_exponents(part[part["joined"] == joined], "pairs", ("tokens", "pairs"), where))
+        one, two = laws[True], laws[False]
+        if one is not None and two is not None:
+            shown = [
+                f"{law.exponents['pairs']:.2f} ({law.intervals['pairs'][0]:.2f} to {law.intervals['pairs'][1]:.2f})"
+                for law in (one, two)
+            ]
+            share = one.exponents["pairs"] / two.exponents["pairs"]
+            text = f"{shown[0]} joined, {shown[1]} apart: {share:.2f} of it"
+            claims.append(Claim(f"exponent of pairs{to}", text, "each pattern adds to it (hypothesis)", None))
+        claims += _ratios(part, to)
+    return claims
+
+
+def _ratios(part: pd.DataFrame, to: str) -> list[Claim]:
+    """Steps joined over apart, for each number of pairs at which all runs of both got there."""
+    emerged = part.assign(log=np.log(part["plateau_steps"].where(part["status"] == "emerged")))
+    means = emerged.groupby(["joined", "pairs"])["log"].agg(lambda logs: logs.mean(skipna=False))
+    if set(emerged["joined"]) != {True, False}:
+        return []
+    ratio = np.exp(means[True] - means[False]).dropna()
+    text = ", ".join(f"{pairs} pairs: {x:.2f}" for pairs, x in ratio.items())
+    return [Claim(f"steps joined over apart{to}", text or "no size where all runs got there", None, None)]

@@ -1,16 +1,26 @@
 """recall-pairs: the exponent of the pairs where 5% is more than a guess.
 
-A guess among the values of the context scores 1/pairs. Figure 4 right at 64 tokens, with 16, 24 and 32 pairs beside the
-4 to 12 of fig4-law; and 24 pairs at 128 tokens.
+A guess among the values of the context scores 1/pairs, so that 5% says something from 20 pairs on. Figure 4 right at 64
+tokens with 16, 24 and 32 pairs beside the 4 to 12 of fig4-law, and 24 pairs at 128 tokens.
 """
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50
-from unstuck.papers.figure import Profile
-from unstuck.papers.lab import TieredRun, grid
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, paper_law, plot_plateaus, step_list
+from unstuck.papers.emergence._regression import fit_or_none, law_claims, local_exponents
+from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.papers.style import PAPER_GREY, legend_outside, panels
+
+IN_PARTS = True  # sizes are compared with their neighbours; the claims say how many runs are in
+MANY = 12  # pairs from which on the exponent is fitted
 #: Tier, tokens, pairs, seeds, steps at most.
 CELLS: dict[Profile, list[tuple[int, int, list[int], list[int], int]]] = {
-    "quick": [(1, 16, [3, 4], [0], 500)],
+    "quick": [(1, 32, [3, 4], [0], 300)],
     "cpu": [
         (1, 64, [4, 6, 8, 12], [0, 1], 30_000),
         (1, 128, [8, 12], [0, 1], 30_000),
@@ -30,3 +40,53 @@ def runs(profile: Profile) -> list[TieredRun]:
         fixed |= {"train.thresholds": UNTIL_50, "train.max_steps": steps}
         found += grid("recall", tier, seeds, fixed, task__pairs=pairs)
     return found
+
+
+def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+    return in_parts(runs(profile), store)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    picture, axes = panels(2, width=4.4, height=3.9)
+    for ax, threshold in zip(axes, UNTIL_50, strict=True):
+        part = crossing(table, threshold)
+        plot_plateaus(ax, part, None)
+        ax.set(ylabel="steps", title=f"to {threshold:.0%} accuracy")
+        if threshold == 0.05:
+            for i, (tokens, rows) in enumerate(part.groupby("tokens")):
+                pairs = np.array(sorted(rows["pairs"].unique()))
+                label = "paper's law" if i == 0 else None
+                ax.plot(pairs, paper_law(tokens, pairs), ":", lw=1.2, color=PAPER_GREY, label=label)
+    legend_outside(picture, axes[0])
+    return picture
+
+
+def compare(table: pd.DataFrame) -> list[Claim]:
+    claims = runs_in(table)
+    few = table["tokens"].min()
+    for threshold in UNTIL_50:
+        part = crossing(table, threshold)
+        one, where = part[part["tokens"] == few], f", to {threshold:.0%}, {few} tokens"
+        claims.append(local_exponents(one, "pairs", ("tokens", "pairs"), where))
+        many = one[one["pairs"] >= MANY]
+        if len(set(many["pairs"])) > 2:
+            above = f"{where}, from {MANY} pairs"
+            found = law_claims(fit_or_none(many, "pairs"), {"pairs": 2.25}, where=above)
+            claims += found if threshold == 0.05 else [_beside(claim) for claim in found]
+    return [*claims, *_over_law(crossing(table, 0.05))]
+
+
+def _beside(claim: Claim) -> Claim:
+    return Claim(claim.quantity, claim.ours, claim.paper, None, "the paper's is at 5%" if claim.paper else claim.note)
+
+
+def _over_law(part: pd.DataFrame) -> list[Claim]:
+    """Steps to 5% over the paper's law, for each size."""
+    shown = []
+    for (tokens, pairs), rows in part.groupby(["tokens", "pairs"]):
+        there = rows["status"] == "emerged"
+        steps = list(rows["plateau_steps"].where(there, np.inf) / paper_law(tokens, pairs))
+        ends = list(rows["steps"] / paper_law(tokens, pairs))
+        shown.append(f"{tokens} tokens, {pairs} pairs: {step_list(steps, ends, digits=2)}")
+    note = "a guess scores more below 20 pairs"
+    return [Claim("steps to 5% over the paper's law, seeds in order", "; ".join(shown), "1", None, note)]

@@ -176,8 +176,8 @@ def test_a_start_that_does_not_fit_is_refused(bad):
 
 
 def test_the_regression_variants_gradient_flow_is_that_of_the_heads():
-    """Autograd on the expected loss with d x d matrices, and finite differences of the loss on sampled sequences, beside
-    the velocity of the flow, which has one number a pattern."""
+    """Autograd on the expected loss with d x d matrices, and the loss of sampled sequences, beside loss and velocity of
+    the flow, which has one number a pattern."""
     import torch
 
     from unstuck.papers.incremental.regression import D, T, expected_loss, flow_of, task

@@ -183,7 +183,9 @@ def test_figure_5_beside_its_published_values():
             table[f"context_{c}"] = kl
         if size == 600:
             for i, c in enumerate((2, 4, 6)):
-                table[f"context_{c}"] = np.interp(STEPS, [updates(70), updates(990)], [_published.FIG5_KL[600][i], _published.FIG5_LATE[2][i]])
+                table[f"context_{c}"] = np.interp(
+                    STEPS, [updates(70), updates(990)], [_published.FIG5_KL[600][i], _published.FIG5_LATE[2][i]]
+                )
         parts.append(table.assign(excess_loss=excess))
     claims = fig5.compare(pd.concat(parts))
     assert {c.verdict for c in claims} == {"agrees"}
@@ -191,7 +193,14 @@ def test_figure_5_beside_its_published_values():
 
 
 def test_figure_b_finds_each_groups_own_head():
-    columns = {"run_id": "a", "teacher": "published", "m": 1.7, "d": 50, "step": np.arange(0, 1960, 10.0), "specialisation": 0.8}
+    columns = {
+        "run_id": "a",
+        "teacher": "published",
+        "m": 1.7,
+        "d": 50,
+        "step": np.arange(0, 1960, 10.0),
+        "specialisation": 0.8,
+    }
     table = pd.DataFrame(columns)
     owners = [2, 0, 1]  # of groups 1, 2, 3
     for g, owner in enumerate(owners):

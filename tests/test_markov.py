@@ -118,8 +118,8 @@ def test_features_of_low_rank_act_on_subspaces_of_their_own():
 
 
 def test_features_are_haar():
-    """Trace: mean 0 and variance 1 whatever d; a raw QR decomposition has a mean of -4.15 at d = 50. Repeats: how often a
-    token follows itself, 2% a group by chance, more where a group's matrix keeps tokens near themselves."""
+    """Trace: mean 0 and variance 1 whatever d; a raw QR decomposition has a mean of -4.15 at d = 50. Repeats: how often
+    a token follows itself, which that decomposition makes rare."""
     traces = torch.stack([haar((50, 50), stream(seed, "world")).trace() for seed in range(400)])
     assert traces.mean().item() == pytest.approx(0, abs=4 / 20)
     assert traces.var().item() == pytest.approx(1, abs=0.3)

@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"<!-- (claims|figure|overview|table|verdicts|settings|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (claims|figure|overview|table|verdicts|settings|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->",
+    re.DOTALL,
 )
 
 

@@ -1,11 +1,12 @@
 """Do the next unfinished runs of all trained figures, in the order of their tiers; or collect what is finished.
 
-    python tools/results.py --store DIR --minutes 140    train in DIR, two one-thread workers; nothing else is written
-    python tools/results.py --store DIR --collect        copy finished runs from DIR into results/store, rewrite tables,
-                                                         pictures, the docs' tables and results/TODO.md
+    python tools/results.py --store DIR --minutes 140    train in DIR, two one-thread workers; write nothing else
+    python tools/results.py --store DIR --collect        copy finished runs from DIR into results/store, rewrite the
+                                                         figures they belong to, the docs' tables, results/TODO.md
+    python tools/results.py --collect                    rewrite all figures from results/store
 
-DIR lies outside every checkout and keeps unfinished runs with their checkpoints. Train from a git worktree of a committed
-state, so that editing never disturbs a run; `make runs` and `make results` do both (CONTRIBUTING.md).
+DIR lies outside every checkout and keeps unfinished runs with their checkpoints. Train from a git worktree of a
+committed state, so that editing never disturbs a run; `make runs` and `make results` do both (CONTRIBUTING.md).
 """
 
 import argparse
@@ -70,8 +71,8 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     lines = [
         "# Runs still to do",
         "",
-        "`make runs` does tier after tier, the longest runs first in each; `make results` collects them. `cpu` profile. A",
-        "run that figures share is timed where it stands first, and again only for what a later one adds.",
+        "`make runs` does tier after tier, the longest runs first in each; `make results` collects them. Profile `cpu`.",
+        "A run that figures share is timed where it stands first, and again only for what a later one adds.",
         "",
     ]
     lines += ["| tier | figure | runs left | of | predicted hours on one core |", "|---|---|---|---|---|"]
@@ -92,9 +93,9 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     return left_in_all
 
 
-def copy_finished(source: Store, target: Store) -> int:
-    """Copy what is finished and not yet there, or there with fewer steps; returns how many runs."""
-    copied = 0
+def copy_finished(source: Store, target: Store) -> set[str]:
+    """Copy what is finished and not yet there, or there with fewer steps; returns the ids."""
+    copied = set()
     for run in source:
         theirs, mine = ((place.run(run.path.name).status() or {}) for place in (source, target))
         if theirs.get("state") != "finished" or mine.get("result") == theirs["result"]:
@@ -104,7 +105,7 @@ def copy_finished(source: Store, target: Store) -> int:
         place = target.path / run.path.name
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(run.path, place, ignore=shutil.ignore_patterns(*CHECKPOINTS))
-        copied += 1
+        copied.add(run.path.name)
     return copied
 
 
@@ -128,12 +129,16 @@ def train(
                 print(f"{run_id}: {why}", file=sys.stderr)
 
 
-def write_results(figures: dict[str, list[TieredRun]], store: Store) -> None:
-    """Tables, pictures and claims of every figure whose runs are done, and what is left."""
+def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
+    """Tables, pictures and claims of every figure whose runs are done and that `new` runs, or None for all, belong to;
+    and what is left."""
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
+        changed = new is None or not new.isdisjoint(run.spec.run_id for run in wanted)
+        changed = changed or not (RESULTS / f"{name}.json").is_file()
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
-        if not missing or hasattr(load(name), "IN_PARTS"):  # else not: a law of half a grid would mislead
+        # A law of half a grid would mislead, so a figure that may be drawn in parts says so.
+        if changed and (not missing or hasattr(load(name), "IN_PARTS")):
             reproduce(name, "cpu", RESULTS, store=store.path, run=False)
     print(write_todo(figures, store), "runs left; see results/TODO.md")
 
@@ -162,9 +167,9 @@ def main() -> int:
         copy_finished(Store(STORE), store)
         train(figures, store, arguments.first, arguments.minutes, arguments.workers)
         return 0
-    if arguments.store is not None:
-        print(copy_finished(Store(arguments.store), Store(STORE)), "runs copied")
-    write_results(figures, Store(STORE))
+    new = copy_finished(Store(arguments.store), Store(STORE)) if arguments.store is not None else None
+    print(f"{len(new or ())} runs copied")
+    write_results(figures, Store(STORE), new)
     import generate_docs
 
     return generate_docs.main()

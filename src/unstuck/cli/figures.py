@@ -148,8 +148,8 @@ def figures(
     ] = "paper",
     as_json: Json = False,
 ) -> None:
-    """List every figure of both papers: what it shows, how near its setting is to the published one, what it costs, what
-    has been run.
+    """List every figure of both papers: what it shows, how near its setting is to the published one, what it costs,
+    what has been run.
 
     Settings of the cpu profile: published; inferred (the authors' setting is not known in full); fewer seeds; smaller
     grid; ours (not a figure of the papers).

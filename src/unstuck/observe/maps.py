@@ -1,6 +1,6 @@
 """Attention over a whole sequence at chosen steps: a table of it, and a picture with the tokens on the axes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +86,9 @@ def head_inks(heads: int) -> list[tuple[float, float, float]]:
     return [(1 - float(r), 1 - float(g), 1 - float(b)) for r, g, b in colours]
 
 
-def draw_heads(table: pd.DataFrame, steps: Sequence[int], layer: int = 0) -> "Figure":
+def draw_heads(
+    table: pd.DataFrame, steps: Sequence[int], layer: int = 0, titles: Mapping[int, str] | None = None
+) -> "Figure":
     """A map for each step with all heads of a layer in it, one colour a head; where all look alike the map is grey."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -103,7 +105,7 @@ def draw_heads(table: pd.DataFrame, steps: Sequence[int], layer: int = 0) -> "Fi
             weight = rows.pivot_table("weight", "row", "column").to_numpy()
             image = image - np.clip(weight / FULL, 0, 1)[:, :, None] * ink
         ax.imshow(np.clip(image, 0, 1))
-        ax.set(title=f"step {step:,}", xlabel="to position")
+        ax.set(title=(titles or {}).get(step, f"step {step:,}"), xlabel="to position")
     axes[0].set_ylabel("from position")
     keys = [Patch(color=tuple(1 - ink), label=f"head {head + 1}") for head, ink in inks.items()]
     if len(heads) > 1:

@@ -11,9 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-
-#: How near the runs of a figure's `cpu` profile are to the published ones: as published; as published where the authors'
-#: settings are known, the rest inferred; fewer seeds of the published grid; a smaller grid; no figure of the papers.
+#: How near the runs of a figure's `cpu` profile are to the published ones: as published; as published where the
+#: authors' settings are known, the rest inferred; fewer seeds of the published grid; a smaller grid; not of the papers.
 Setting = Literal["published", "inferred", "fewer seeds", "smaller grid", "ours"]
 
 

@@ -1,4 +1,4 @@
-"""What a figure is: settings, data, a drawing and the paper's numbers. A file, or a row of a table of figures of one kind.
+"""What a figure is: settings, data, a drawing and the paper's numbers. A file, or a row of a table of figures alike.
 
 A figure module has a docstring whose first line is its title (a row, which is an object, has a `title`), and
 

@@ -93,8 +93,8 @@ class TrainSpec:
 class RunSpec:
     """One run. `run_id` is a hash of what changes its dynamics, so not of its budget.
 
-    Task, model and loop each have a version, which is raised by hand when their numbers change: the runs of the old code
-    then keep their ids, and the new code's get others. A first version is left out of the hash.
+    Task, model and loop each have a version, which is raised by hand when their numbers change: the runs of the old
+    code then keep their ids, and the new code's get others. A first version is left out of the hash.
     """
 
     task_name: str
@@ -177,8 +177,8 @@ def code_version(kind: type) -> str:
 
 
 def _later_version(model: type) -> list[str]:
-    """What tells a model from what its name and settings once meant: its version, or the hash of a user's file. The first
-    version of a model of ours is left out, since it was not recorded at first."""
+    """What tells a model from what its name and settings once meant: its version, or the hash of a user's file. The
+    first version of a model of ours is left out, since it was not recorded at first."""
     version = code_version(model)
     return [] if version == "1" and model.__module__.startswith("unstuck.") else [version]
 

@@ -14,8 +14,8 @@ from .task import Batch, Task, World, config, rows_of
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 
-#: Q_k of the published runs, oldest group first, (3, 50, 50): U Vh^T of the singular value decomposition of three normal
-#: matrices from torch's seed 0. A file, because the signs of singular vectors differ between libraries.
+#: Q_k of the published runs, oldest group first, (3, 50, 50): U Vh^T of the singular value decomposition of three
+#: normal matrices from torch's seed 0. A file, because the signs of singular vectors differ between libraries.
 PUBLISHED = files("unstuck.tasks") / "published_teacher.npy"
 
 
@@ -36,7 +36,9 @@ class Lagged(Task):
     importance: Literal["near", "far"] = "near"
     features: Literal["orthogonal", "frobenius", "shared"] = "orthogonal"  # also: tr Q_i^T Q_j = 0, or one Q for all
     teacher: Literal["random", "published"] = "random"  # Q: Haar, drawn from the run's seed, or the authors' own
-    weights: tuple[Annotated[float, Field(gt=0, le=100)], ...] = ()  # alpha in a span, oldest lag first; made to sum to 1
+    weights: tuple[
+        Annotated[float, Field(gt=0, le=100)], ...
+    ] = ()  # alpha in a span, oldest lag first; made to sum to 1
     rank: Annotated[int, Field(ge=0, le=4096)] = 0  # of the features; 0 means full
     scored: Size = 20  # tokens that are predicted
     sequences: Annotated[int, Field(ge=0, le=10**7)] = 0  # of the training set; 0 means fresh ones at every step

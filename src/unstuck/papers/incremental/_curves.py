@@ -9,16 +9,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.optimize import linear_sum_assignment
 
 from unstuck.observe.ladder import by_layer
 from unstuck.observe.maps import draw_heads
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.runs.store import Store
+from unstuck.tasks.markov import Markov
 
 from ._published import Published, updates
 from ._runs import main_runs
 
+IDEAL = 10**9  # stands for the step of the ideal map, which is none
 SECOND: dict[str, Any] = {"lw": 1.0, "alpha": 0.75}  # the second training seed
 OTHER: dict[str, Any] = {"lw": 0.8, "alpha": 0.35}  # another teacher
 
@@ -85,7 +88,9 @@ def _style(i: int, curve: pd.DataFrame) -> dict[str, Any]:
     return SECOND if curve.get("teacher", pd.Series(["random"])).iloc[0] == "published" else OTHER
 
 
-def draw_curves(table: pd.DataFrame, columns: Sequence[str], title: str, published: Published, maps: Published) -> Figure:
+def draw_curves(
+    table: pd.DataFrame, columns: Sequence[str], title: str, published: Published, maps: Published
+) -> Figure:
     """Loss, KL to each predictor, and the specialisation index; published values as open circles."""
     picture, (left, middle, right) = panels(3, width=3.9)
     for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
@@ -139,9 +144,23 @@ def whole_maps(table: pd.DataFrame) -> pd.DataFrame:
     return table.set_index(keys)["weight"].reindex(full, fill_value=0.0).reset_index()
 
 
-def draw_maps(table: pd.DataFrame) -> Figure:
-    """All heads in one map a step, one colour a head."""
-    return draw_heads(whole_maps(table), sorted(table["step"].unique()), 0)
+def draw_maps(table: pd.DataFrame, ideal: Markov | None = None) -> Figure:
+    """All heads in one map a step, one colour a head; last, if asked for, a head for each group of a task, evenly on
+    its lags, each group in the colour of the head that attends it most at the end."""
+    whole, steps = whole_maps(table), sorted(table["step"].unique())
+    if ideal is None:
+        return draw_heads(whole, steps, 0)
+    weights = lag_weights(table, steps[-1]).reindex(columns=range(1, ideal.T + 1), fill_value=0.0).to_numpy()
+    on_group = np.array([[weights[h, np.array(ideal.lags(k)) - 1].sum() for k in range(3)] for h in range(3)])
+    heads, groups = linear_sum_assignment(-on_group)
+    rows = [
+        {"step": IDEAL, "layer": 0, "head": h, "row": row, "column": row + 1 - lag, "weight": 1 / len(ideal.lags(k))}
+        for h, k in zip(heads, groups, strict=True)
+        for row in range(ideal.context - 1, ideal.T)
+        for lag in ideal.lags(k)
+    ]
+    both = whole_maps(pd.concat([whole, pd.DataFrame(rows)]))
+    return draw_heads(both, [*steps, IDEAL], 0, {IDEAL: "ideal: a head a group"})
 
 
 def draw_maps_by_head(table: pd.DataFrame) -> Figure:

@@ -2,8 +2,8 @@
 
 Only runs with the published teacher judge. A value agrees if the mean of its training seeds is within 15%, within 0.05
 (nats, or parts of the specialisation index), or within the range of the seeds, whichever is largest; a time if it is
-within 20%. When a stage ends varies from run to run, so KL values that do not agree at the same step are compared at the
-same KL to the last truth as well. These margins are those of two runs of an independent program in the same setting.
+within 20%. When a stage ends varies from run to run, so KL values that do not agree at the same step are compared at
+the same KL to the last truth as well. These margins are those of two runs of an independent program in one setting.
 """
 
 import itertools
@@ -186,5 +186,7 @@ def _beside(table: pd.DataFrame, columns: Sequence[str], names: str, published: 
     claims = []
     for step in published.kl if len(others) else ():
         rows = [at(run, columns, updates(step)) for _, run in others.groupby("run_id", sort=False)]
-        claims.append(Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows))), None, None))
+        claims.append(
+            Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows))), None, None)
+        )
     return claims

@@ -1,7 +1,7 @@
 """The runs of paper 2's figures in the published settings; on a small chain in the quick profile.
 
-Every figure has the published teacher with two training seeds, which judge; some of the minimal model have two more Haar
-teachers, which stand beside. The `cpu` and the `paper` profile are the same: the published sizes run on two cores.
+Every figure has the published teacher with two training seeds, which judge; some of the minimal model have two more
+Haar teachers, which stand beside. The `cpu` and the `paper` profile are the same: the published sizes run on two cores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -97,7 +97,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         learnt = [_learnt(rows, j) for j in range(3)]
         text = ", ".join(f"{t:.1f}" if np.isfinite(t) else "never" for t in learnt)
         in_order = all(a < b < np.inf for a, b in itertools.pairwise(learnt))
-        claims.append(Claim(f"patterns learnt at, q = {q}", text, "one after the other", in_order, "half of its loss gone"))
+        claims.append(
+            Claim(f"patterns learnt at, q = {q}", text, "one after the other", in_order, "half of its loss gone")
+        )
         mass = _attention(rows)
         ours = specialisation(mass)
         claims.append(Claim.number(f"specialisation index at t = {UNTIL:,.0f}, q = {q}", ours, index, 0.05, MORE_SEEDS))

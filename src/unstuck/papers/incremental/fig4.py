@@ -47,7 +47,7 @@ def draw(table: pd.DataFrame) -> Figure:
     starts = sorted(_starts(table)["query"].unique(), key=lambda q: np.inf if q == "xavier" else float(q))
     for query, colour in shades(starts).items():
         label = "Xavier" if query == "xavier" else f"queries within ±{float(query):g}"
-        _plot(left, table[table["query"] == query], FIG4_STARTS.get(query, {}), colour, label)
+        _plot(left, _starts(table)[_starts(table)["query"] == query], FIG4_STARTS.get(query, {}), colour, label)
     for m, colour in shades(RATIOS).items():
         part = _ratios(table)
         _plot(right, part[part["m"] == m], FIG4_RATIOS[m], colour, f"m = {m:g}")
@@ -61,12 +61,11 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _plot(ax: Axes, part: pd.DataFrame, published: dict[int, float], colour: object, label: str) -> None:
-    part = part[~part["m"].isin(RATIOS)] if part["m"].nunique() > 1 else part
     for i, (_, curve) in enumerate(part.groupby("run_id", sort=False)):
         name, width = (label, 1.6) if i == 0 else (None, 0.9)
-        ax.plot(curve["step"], curve["excess_loss"], color=colour, lw=width, label=name)  # type: ignore[arg-type]
+        ax.plot(curve["step"], curve["excess_loss"], color=colour, lw=width, label=name)
     points = {updates(step): value for step, value in published.items()}
-    ax.plot(list(points), list(points.values()), "o", mfc="white", mec=colour, ms=5, zorder=5)  # type: ignore[arg-type]
+    ax.plot(list(points), list(points.values()), "o", mfc="white", mec=colour, ms=5, zorder=5)
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
@@ -83,7 +82,11 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             ours = [float(run["excess_loss"].iloc[-1]) for run in found]
             agrees = within(ours, FIG4_END)
             note = "" if agrees else MORE_SEEDS
-            claims.append(Claim(f"loss above the teacher's at the end, start {query}", numbers(ours), "0.09 to 0.10", agrees, note))
+            claims.append(
+                Claim(
+                    f"loss above the teacher's at the end, start {query}", numbers(ours), "0.09 to 0.10", agrees, note
+                )
+            )
     return claims or [Claim("loss above the teacher's", "a quick run, not judged", None, None)]
 
 
@@ -93,7 +96,9 @@ def _excess(found: list[pd.DataFrame], name: str, published: dict[int, float]) -
         return []
     claims = []
     for step, claim in zip(
-        published, value_claims(found, "excess_loss", f"loss above the teacher's, {name},", published, MORE_SEEDS), strict=True
+        published,
+        value_claims(found, "excess_loss", f"loss above the teacher's, {name},", published, MORE_SEEDS),
+        strict=True,
     ):
         when = [falls_to(run, "excess_loss", published[step]) - updates(0) for run in found]
         late = claim.agrees is False and not np.isnan(when).any() and within(when, step, 0.2, 0.0)

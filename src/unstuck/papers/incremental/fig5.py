@@ -26,7 +26,9 @@ STEPS = 1000
 def runs(profile: Profile) -> list[TieredRun]:
     quick = profile == "quick"
     sizes = [50, 200, 2000] if quick else SIZES
-    sized = with_contexts(minimal_runs(profile, STEPS, task__sequences=sizes), [1, 2, 3] if quick else CONTEXTS, profile)
+    sized = with_contexts(
+        minimal_runs(profile, STEPS, task__sequences=sizes), [1, 2, 3] if quick else CONTEXTS, profile
+    )
     return [*sized, *minimal_runs(profile, STEPS, changes={"task.sequences": 0})]
 
 
@@ -86,7 +88,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         steps = [_best_step(run) - updates(0) for run in found]
         agrees = within(steps, FIG5_STEP[size], 0.2, 0.0)
         note = "" if agrees else MORE_SEEDS
-        claims.append(Claim(f"step of the best loss, {_name(size)}", numbers(steps, 0), f"{FIG5_STEP[size]}", agrees, note))
+        claims.append(
+            Claim(f"step of the best loss, {_name(size)}", numbers(steps, 0), f"{FIG5_STEP[size]}", agrees, note)
+        )
         there = np.array([at(run, _contexts(table), _best_step(run)) for run in found])
         claims.append(_contexts_claim(f"KL to c = 2/4/6 at the best step, {_name(size)}", there, FIG5_KL[size]))
         if size == FIG5_LATE[0]:
@@ -95,7 +99,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     return claims or [Claim("best loss above the teacher's", _quick(table), None, None, "a quick run, not judged")]
 
 
-def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:  # type: ignore[type-arg]
+def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:
     agrees = all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
     text = "; ".join(numbers(row) for row in ours)
     return Claim(name, text, numbers(theirs), agrees, "" if agrees else MORE_SEEDS)

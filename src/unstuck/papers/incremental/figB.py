@@ -80,7 +80,9 @@ def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
 def compare(table: pd.DataFrame) -> list[Claim]:
     found = judging(table)
     if not found:
-        return [Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")]
+        return [
+            Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")
+        ]
     claims = value_claims(found, "specialisation", "specialisation index", FIGB.specialisation, FIGB.decides)
     own = [_own(run) for run in found]
     for name, theirs, i, digits, absolute in (
@@ -92,7 +94,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         agrees = all(within(list(c), v, 0.15, absolute) for c, v in zip(ours.T, theirs, strict=True)) if known else None
         text = "; ".join(numbers(row, digits) for row in ours)
         note = FIGB.decides if agrees is False else ""
-        claims.append(Claim(f"{name} at step {LAST}, strongest group first", text, numbers(theirs, digits), agrees, note))
+        claims.append(
+            Claim(f"{name} at step {LAST}, strongest group first", text, numbers(theirs, digits), agrees, note)
+        )
     return claims
 
 

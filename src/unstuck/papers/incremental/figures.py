@@ -14,6 +14,7 @@ from matplotlib.figure import Figure as Picture
 
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
+from unstuck.tasks.markov import Markov
 
 from . import _published as values
 from ._curves import (
@@ -80,13 +81,14 @@ class MapFigure:
     runs: Runs
     published: Published
     by_head: bool = False
+    ideal: Markov | None = None  # whose ideal map is drawn beside
     more: Callable[[pd.DataFrame], list[Claim]] = lambda table: []
 
     def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
         return map_table(self.runs(profile), store)
 
     def draw(self, table: pd.DataFrame) -> Picture:
-        return draw_maps_by_head(table) if self.by_head else draw_maps(table)
+        return draw_maps_by_head(table) if self.by_head else draw_maps(table, self.ideal)
 
     def compare(self, table: pd.DataFrame) -> list[Claim]:
         seeds = [c for c in table if c.startswith("index_")]
@@ -157,9 +159,7 @@ def _two_layers_full(profile: Profile) -> list[TieredRun]:
 
 
 def _uneven(profile: Profile) -> list[TieredRun]:
-    runs = minimal_runs(
-        profile, 1000, [0, 100, 200, 1000], UNEVEN, {"task.span": 2, **UNEVEN}, other_teachers=True
-    )
+    runs = minimal_runs(profile, 1000, [0, 100, 200, 1000], UNEVEN, {"task.span": 2, **UNEVEN}, other_teachers=True)
     return with_contexts(runs, (2, 4), profile)
 
 
@@ -183,7 +183,7 @@ def _contexts(profile: Profile, published: Sequence[int]) -> Sequence[int]:
 
 FIGURES: dict[str, CurveFigure | MapFigure] = {
     "fig1": CurveFigure("Figure 1: the minimal model from a small start", _fig1, values.FIG1, values.FIG1),
-    "fig1-maps": MapFigure("Figure 1: where the minimal model's heads look", _fig1, values.FIG1),
+    "fig1-maps": MapFigure("Figure 1: where the minimal model's heads look", _fig1, values.FIG1, ideal=Markov()),
     "fig2": MapFigure("Figure 2: where the full model's heads look", _full, values.FIG2, more=_mass),
     "fig3": CurveFigure("Figure 3 left: the full model", _full, values.FIG3_LEFT, values.FIG2),
     "fig3-right": CurveFigure(
@@ -203,14 +203,12 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         "Figure 13: lags of a group weigh 0.7 and 0.3", _uneven, values.FIG13, values.FIG14, "contexts"
     ),
     "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, where heads look", _uneven, values.FIG14),
-    "fig15": CurveFigure(
-        "Figure 15: overlapping groups, four heads", _overlap(4), values.FIG15, predictors="contexts"
-    ),
+    "fig15": CurveFigure("Figure 15: overlapping groups, four heads", _overlap(4), values.FIG15, predictors="contexts"),
     "fig16": MapFigure(
-        "Figure 16: overlapping groups, three heads", _overlap(3), Published(), True, _lags(values.FIG16_LAGS)
+        "Figure 16: overlapping groups, three heads", _overlap(3), Published(), True, more=_lags(values.FIG16_LAGS)
     ),
     "fig17": MapFigure(
-        "Figure 17: overlapping groups, four heads", _overlap(4), Published(), True, _lags(values.FIG17_LAGS)
+        "Figure 17: overlapping groups, four heads", _overlap(4), Published(), True, more=_lags(values.FIG17_LAGS)
     ),
     "fig18": CurveFigure("Figure 18: full model by SGD", _sgd, values.FIG18, values.FIG19, "contexts"),
     "fig19": MapFigure("Figure 19: full model by SGD, where heads look", _sgd, values.FIG19),

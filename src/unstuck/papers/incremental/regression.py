@@ -32,7 +32,7 @@ def task() -> MarkovRegression:
     return MarkovRegression(d=D, span=1, groups=3, features="frobenius", scored=T - 2, noise=1e-3)
 
 
-def flow_of(A: torch.Tensor, logits: np.ndarray) -> HeadFlow:  # type: ignore[type-arg]
+def flow_of(A: torch.Tensor, logits: np.ndarray) -> HeadFlow:
     """The flow in the span of the features: strengths |A_k|, at the positions of their lags, the last first."""
     strengths = tuple(float(x) for x in A.flatten(1).norm(dim=1))
     return HeadFlow(strengths, positions=(T - 1, T - 2, T - 3), T=T, q=2, logits0=logits)
@@ -45,7 +45,7 @@ def expected_loss(A: torch.Tensor, V: torch.Tensor, logits: torch.Tensor) -> tor
     return 0.5 * (G - torch.einsum("ks,kij->sij", logits.softmax(-1), V)).square().sum()
 
 
-def descend(A: torch.Tensor, logits: np.ndarray, sampled: bool) -> pd.DataFrame:  # type: ignore[type-arg]
+def descend(A: torch.Tensor, logits: np.ndarray, sampled: bool) -> pd.DataFrame:
     """Loss over time of descent on the expected loss, or on the last prediction of new sequences."""
     V = torch.zeros(3, D, D, requires_grad=True)
     a = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
@@ -60,7 +60,7 @@ def descend(A: torch.Tensor, logits: np.ndarray, sampled: bool) -> pd.DataFrame:
             target = t.along(x, lag_matrices)[:, -1]
             said = torch.einsum("ks,kij,nsj->ni", a.softmax(-1), V, x)
             loss = 0.5 * (said - target).square().sum(-1).mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         with torch.no_grad():
             for p in (V, a):
                 p -= RATE * p.grad  # type: ignore[operator]

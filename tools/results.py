@@ -71,7 +71,7 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     lines = [
         "# Runs still to do",
         "",
-        "`make runs` does tier after tier, the longest runs first in each; `make results` collects them. Profile `cpu`.",
+        "`make runs` does tier after tier, longest runs first; `make results` collects them. Profile `cpu`.",
         "A run that figures share is timed where it stands first, and again only for what a later one adds.",
         "",
     ]

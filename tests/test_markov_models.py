@@ -54,7 +54,7 @@ def test_the_full_model_starts_as_published():
     (block,) = model.layers
     square, perceptron = math.sqrt(6 / 510), math.sqrt(6 / (255 + 64))
     bounds = {model.positions: math.sqrt(6 / (50 + 255)), block.up.weight: perceptron, block.down.weight: perceptron}
-    bounds |= dict.fromkeys((block.query, block.key, block.value, block.out), square)
+    bounds |= {block.qkv: square, block.out: square}
     for weight, bound in bounds.items():
         assert weight.abs().max().item() == pytest.approx(bound, rel=0.01)
         assert weight.abs().max() <= bound
@@ -97,7 +97,7 @@ class Reference(nn.Module):
         for block in ours.layers:
             layer = nn.TransformerEncoderLayer(c.width, c.heads, c.mlp, dropout=0.0, batch_first=True).double()
             copies = {
-                "self_attn.in_proj_weight": torch.cat([block.query.T, block.key.T, block.value.T]),
+                "self_attn.in_proj_weight": block.qkv.mT.flatten(0, 1),
                 "self_attn.in_proj_bias": torch.zeros(3 * c.width),
                 "self_attn.out_proj.weight": block.out.T,
                 "self_attn.out_proj.bias": torch.zeros(c.width),
@@ -129,13 +129,13 @@ def test_the_full_model_is_pytorchs_encoder_layer(layers, task):
     assert torch.allclose(ours, theirs, atol=1e-5)
     shared = [model.encoder, model.positions, model.decoder]
     for block, layer in zip(model.layers, plain.layers, strict=True):
-        mine = [block.query, block.key, block.value, block.out, block.up.weight, block.up.bias]
+        mine = [block.qkv, block.out, block.up.weight, block.up.bias]
         mine += [block.down.weight, block.down.bias, *block.norm1.parameters(), *block.norm2.parameters()]
         attention = layer.self_attn
         its = [attention.in_proj_weight, attention.out_proj.weight, layer.linear1.weight, layer.linear1.bias]
         its += [layer.linear2.weight, layer.linear2.bias, *layer.norm1.parameters(), *layer.norm2.parameters()]
         in_proj, out, *rest = gradients(theirs_again := plain(tokens), its)
-        for a, b in zip(gradients(model(tokens), mine), [*(g.T for g in in_proj.chunk(3)), out.T, *rest], strict=True):
+        for a, b in zip(gradients(model(tokens), mine), [in_proj.unflatten(0, (3, -1)).mT, out.T, *rest], strict=True):
             assert torch.allclose(a, b, atol=1e-5)
         assert torch.equal(theirs_again, theirs)
     for a, b in zip(gradients(ours, shared), gradients(theirs, shared), strict=True):
@@ -155,20 +155,20 @@ def test_attention_of_the_full_model_is_that_of_pytorch():
 # -- dropout
 
 
-def bare(n=400, rate=0.1):
-    """A model of one token whose normalisations, queries and maps do nothing, so that outputs show what is dropped:
-    the residual stream before the decoder, (n, width)."""
-    task = Markov(d=5, groups=1, span=1, sequences=0, scored=1)
+def bare(n=400, rate=0.1, scored=1):
+    """A model whose normalisations, queries and maps do nothing, so that outputs show what is dropped: they are the
+    residual stream, (n, scored, width), and the first position sees one token, itself."""
+    task = Markov(d=5, groups=1, span=1, sequences=0, scored=scored)
     model = PostNorm(heads=3, width=60, mlp=1, dropout=rate).build(task, stream(0, "init")).train()
     (block,) = model.layers
     block.norm1, block.norm2 = nn.Identity(), nn.Identity()
     model.decoder = nn.Parameter(torch.eye(60))
     with torch.no_grad():
-        for p in (model.encoder, block.query, block.value, block.out, block.up.weight, block.down.weight):
+        for p in (model.encoder, block.qkv, block.out, block.up.weight, block.down.weight):
             p.zero_()
         model.positions.fill_(1)
     torch.manual_seed(0)
-    return model, block, torch.zeros(n, 1, dtype=torch.long)
+    return model, block, torch.zeros(n, scored, dtype=torch.long)
 
 
 def near(share, rate, draws):
@@ -181,22 +181,22 @@ def test_a_share_of_the_position_sum_is_dropped_and_the_rest_scaled(rate):
     x = model(tokens)[:, 0]
     kept = x != 0
     assert near(1 - kept.double().mean().item(), rate, x.numel())
-    assert torch.allclose(x[kept], torch.tensor(1 / (1 - rate)))
+    assert torch.allclose(x[kept], torch.tensor(1 / (1 - rate)), rtol=1e-4)
     by_column, by_row = 1 - kept.double().mean(0), 1 - kept.double().mean(1)
     assert by_column.std().item() == pytest.approx(math.sqrt(rate * (1 - rate) / 400), rel=0.5)  # independent draws
     assert by_row.std().item() == pytest.approx(math.sqrt(rate * (1 - rate) / 60), rel=0.3)
 
 
-def test_attention_weights_are_dropped_by_head():
-    model, block, tokens = bare()
+@pytest.mark.parametrize("scored", [1, 2])  # one query, and several
+def test_attention_weights_are_dropped_by_head(scored):
+    model, block, tokens = bare(scored=scored)
     with torch.no_grad():
-        block.value.copy_(torch.eye(60))
+        block.qkv[2].copy_(torch.eye(60))
         block.out.copy_(torch.eye(60))
-    x = model(tokens)[:, 0]
-    added = (x - 1 / 0.9).clamp_min(0).view(400, 3, 20)  # through attention and its sub-layer's dropout
-    dropped = (added == 0).all(-1)
+    added = model(tokens)[:, 0].view(400, 3, 20) - 1 / 0.9  # through attention and its sub-layer's dropout
+    dropped = (added < 0.5).all(-1)
     assert near(dropped.double().mean().item(), 0.1, dropped.numel())
-    assert torch.allclose(added.max(-1).values[~dropped], torch.tensor(1 / 0.9**3))
+    assert torch.allclose(added.amax(-1)[~dropped], torch.tensor(1 / 0.9**3), rtol=1e-4)
 
 
 def test_both_sub_layers_are_dropped():
@@ -207,10 +207,10 @@ def test_both_sub_layers_are_dropped():
         block.down.weight.fill_(1)
     x = model(tokens)[:, 0]
     assert near((x == 0).double().mean().item(), 0.1, x.numel())
-    assert torch.allclose(x[x != 0], torch.tensor(1 / 0.9))
+    assert torch.allclose(x[x != 0], torch.tensor(1 / 0.9), rtol=1e-4)
     model, block, tokens = bare()
     with torch.no_grad():
-        block.value.fill_(1)
+        block.qkv[2].fill_(1)
         block.out.fill_(1)
     x = model(tokens)[:, 0]  # what the attention adds is large beside the position sum
     some = x.amax(1) > 2  # unless all three heads are dropped

@@ -24,11 +24,6 @@ def scored_positions(task: Task, model: str, context: int) -> tuple[int, int]:
     return T, scored
 
 
-def later_positions(T: int) -> Tensor:
-    """(T, T), True where a position must not look: ahead."""
-    return torch.ones(T, T, dtype=torch.bool).triu(1)
-
-
 def windows(tokens: Tensor, context: int, scored: int) -> Tensor:
     """The `context` tokens that end at each scored position, (n scored, context), or (n scored, context, d)."""
     parts = tokens.unfold(1, context, 1)[:, -scored:]  # the window is the last dimension, also of vectors

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from unstuck.tasks.task import Task, rows_of
 
-from ._scored import ScoredModule, later_positions, scored_positions
+from ._scored import ScoredModule, scored_positions
 
 Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -57,7 +57,7 @@ class MinimalModule(ScoredModule):
         whole = [_start(shape, c.value, rng) for _ in range(c.layers)]
         whole[-1] = nn.Parameter(whole[-1][:, :, :vocabulary].detach().clone())
         self.values = nn.ParameterList(whole)
-        self.register_buffer("hidden", later_positions(self.T), persistent=False)
+        self.register_buffer("hidden", torch.ones(self.T, self.T, dtype=torch.bool).triu(1), persistent=False)  # ahead
 
     def value_matrices(self) -> Tensor:
         """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""

@@ -1,12 +1,16 @@
 """The full Transformer of paper 2: one block, normalised after each part, with dropout and learned positions.
 
-Queries, the output map, the perceptron and both normalisations are computed at scored positions only. Keys and values
-are not made: with a query q the scores are x_s · (K q), and the output (Σ_s a_s x_s) V. That is exact, and less work
-where fewer positions are scored than seen; a window of restricted context has only one.
+Queries, the output map, the perceptron and both normalisations are computed at scored positions only. A window of
+restricted context has one query q, and needs no keys and values: its scores are x_s · (K q), and the output is
+(Σ_s a_s x_s) V, which is exact.
+
+Most of the time goes into products of matrices. One whose result has 255 columns takes twice as long as one of 256
+(MKL, measured), because its rows begin between two vectors of the processor; so the residual stream and the square maps
+are widened to 256 columns by zeros, which change no number, and normalisations see the 255.
 """
 
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import ConfigDict, Field
@@ -17,10 +21,11 @@ from torch.nn import functional as F
 from unstuck.errors import Impossible
 from unstuck.tasks.task import Task, rows_of
 
-from ._scored import ScoredModule, later_positions, scored_positions
+from ._scored import ScoredModule, scored_positions
 from .transformer import Linear, _uniform
 
 PUBLISHED_POSITIONS = 50  # rows of the paper's table of positions, however many a task needs
+MULTIPLE = 16  # of columns: as many floats as a vector of the processor holds
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -46,28 +51,71 @@ class PostNorm:
 class Block(nn.Module):
     def __init__(self, c: PostNorm, rng: torch.Generator) -> None:
         super().__init__()
-        self.c = c
-        self.query, self.key, self.value, self.out = (_xavier(c.width, c.width, rng) for _ in range(4))  # no biases
+        self.c, bound = c, math.sqrt(6 / (2 * c.width))  # Xavier
+        self.qkv = nn.Parameter(_uniform((3, c.width, c.width), bound, rng))  # no biases
+        self.out = nn.Parameter(_uniform((c.width, c.width), bound, rng))
         self.up, self.down = Linear(c.width, c.mlp, rng, "xavier"), Linear(c.mlp, c.width, rng, "xavier")
         self.norm1, self.norm2 = nn.LayerNorm(c.width), nn.LayerNorm(c.width)
 
     def forward(self, x: Tensor, hidden: Tensor, rows: int) -> tuple[Tensor, Tensor]:
         """The last `rows` positions after the block, (n, rows, width), and their attention, (n, heads, rows, T)."""
+        x = widened(x)
         last = x[:, x.shape[1] - rows :]
-        said, maps = [], []
-        for q, K, V in zip(*(self._heads(w) for w in (last @ self.query, self.key, self.value)), strict=True):
-            scores = q @ K.mT @ x.mT / math.sqrt(K.shape[1])  # (n, rows, T)
-            weights = scores.masked_fill(hidden[-rows:], -math.inf).softmax(-1)
-            said.append(self._dropout(weights) @ x @ V)
-            maps.append(weights)
-        x = self.norm1(last + self._dropout(torch.cat(said, -1) @ self.out))
-        return self.norm2(x + self._dropout(self.down(F.relu(self.up(x))))), torch.stack(maps, 1)
+        Q, K, V = widened(self.qkv, 2)
+        Q = Q / math.sqrt(self.c.width / self.c.heads)
+        said, weights = self._one_query(x, Q, K, V) if rows == 1 else self._queries(last, x, hidden[-rows:], Q, K, V)
+        y = last + self._dropout(said @ widened(self.out, 2))
+        x = self.norm1(y[..., : self.c.width])
+        return self.norm2(x + self._dropout(self.down(F.relu(self.up(x))))), weights
+
+    def _queries(
+        self, last: Tensor, x: Tensor, hidden: Tensor, Q: Tensor, K: Tensor, V: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What the heads say to the last positions, (n, rows, widened), and the attention of these."""
+        q, kv = self._heads(last @ Q), self._heads(x @ torch.cat([K, V], 1))
+        k, v = kv[: self.c.heads], kv[self.c.heads :]
+        rate = self.c.dropout if self.training else 0.0
+        heads = [Head.apply(*qkv, hidden, rate) for qkv in zip(q, k, v, strict=True)]  # type: ignore[no-untyped-call]
+        return torch.cat([said for said, _ in heads], -1), torch.stack([A for _, A in heads], 1)
+
+    def _one_query(self, x: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for the last position alone."""
+        toward = [q @ k.mT for q, k in zip(self._heads(x[:, -1] @ Q), self._heads(K), strict=True)]
+        A = (torch.stack(toward, 1) @ x.mT).softmax(-1)  # (n, heads, T)
+        seen = (self._dropout(A) @ x).unbind(1)
+        said = [y @ v for y, v in zip(seen, self._heads(V), strict=True)]
+        return torch.cat(said, -1)[:, None], A[:, :, None]
 
     def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        return x.chunk(self.c.heads, -1)
+        """The columns of each head, of one widened map or of several; added columns count with the last head."""
+        size, added = self.c.width // self.c.heads, -self.c.width % MULTIPLE
+        maps = x.shape[-1] // (self.c.width + added)
+        return x.split(([size] * (self.c.heads - 1) + [size + added]) * maps, -1)
 
     def _dropout(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.c.dropout, self.training)
+        return dropout(x, self.c.dropout) if self.training else x
+
+
+class Head(torch.autograd.Function):
+    """One head with dropout: A = softmax(q k^T + hidden), to the attention A and what is said, (A * mask) v.
+
+    The gradient is written out because PyTorch's gradient of k is stored by columns: to put it beside those of the
+    other heads then takes longer than all products of a head."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+        A = (q @ k.mT).add_(hidden).softmax(-1)  # (n, rows, T)
+        mask = dropout_mask(A, rate)
+        ctx.save_for_backward(q, k, v, A, mask)
+        ctx.mark_non_differentiable(A)
+        return (A * mask) @ v, A
+
+    @staticmethod
+    def backward(ctx: Any, d_said: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, A, mask = ctx.saved_tensors
+        d_log = (d_said @ v.mT).mul_(mask).mul_(A)
+        d_scores = d_log - A * d_log.sum(-1, keepdim=True)
+        return d_scores @ k, d_scores.mT @ q, (A * mask).mT @ d_said, None, None
 
 
 class PostNormModule(ScoredModule):
@@ -81,10 +129,11 @@ class PostNormModule(ScoredModule):
         self.positions = nn.Parameter(_uniform((self.T, c.width), bound, rng))
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
         self.decoder = _orthogonal(c.width, vocabulary, rng)
-        self.register_buffer("hidden", later_positions(self.T), persistent=False)
+        self.register_buffer("hidden", torch.full((self.T, self.T), -math.inf).triu(1), persistent=False)  # ahead
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
-        x = F.dropout(rows_of(tokens, self.encoder) + self.positions, self.c.dropout, self.training)
+        x = rows_of(tokens, widened(self.encoder)) + widened(self.positions)
+        x = dropout(x, self.c.dropout) if self.training else x
         maps = []
         for i, block in enumerate(self.layers):
             rows = self.scored if i == len(self.layers) - 1 else self.T
@@ -93,8 +142,25 @@ class PostNormModule(ScoredModule):
         return x @ self.decoder, maps
 
 
-def _xavier(rows: int, columns: int, rng: torch.Generator) -> nn.Parameter:
-    return nn.Parameter(_uniform((rows, columns), math.sqrt(6 / (rows + columns)), rng))
+def widened(x: Tensor, dims: int = 1) -> Tensor:
+    """With zeros after the last of its columns, and rows if `dims` is 2, so that their number is a multiple of 16."""
+    added = [-size % MULTIPLE for size in x.shape[: -1 - dims : -1]]
+    return F.pad(x, [n for a in added for n in (0, a)]) if any(added) else x
+
+
+def dropout(x: Tensor, rate: float) -> Tensor:
+    return x * dropout_mask(x, rate) if rate else x
+
+
+def dropout_mask(x: Tensor, rate: float) -> Tensor:
+    """Zero with probability `rate`, rounded to 16 bits, else a number that makes the mean 1. The noise is that of
+    PyTorch's default generator, as for F.dropout, whose draws take 4 times as long."""
+    if not rate:
+        return torch.ones_like(x)
+    dropped = round(rate * 2**16)
+    noise = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
+    bits = noise.view(torch.int16)[: x.numel()].view(x.shape)
+    return torch.ge(bits, dropped - 2**15, out=x.new_empty(x.shape)).mul_(2**16 / (2**16 - dropped))
 
 
 def _orthogonal(rows: int, columns: int, rng: torch.Generator) -> nn.Parameter:

@@ -1,0 +1,67 @@
+"""A run's address: stored runs keep theirs, and code whose numbers change must be given a new version."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from unstuck.models.transformer import Transformer
+from unstuck.spec import load_spec
+from unstuck.spec.load import build_spec
+from unstuck.spec.run import TrainSpec
+from unstuck.training.loop import Run
+
+STORE = Path(__file__).parent.parent / "results" / "store"
+
+
+def test_every_stored_run_is_at_its_address():
+    paths = sorted(STORE.glob("*/spec.yaml"))
+    assert len(paths) > 100
+    for path in paths:
+        spec = build_spec(yaml.safe_load(path.read_text(encoding="utf-8")))
+        assert spec.run_id == path.parent.name, f"{path.parent.name} ({spec.task_name}, {spec.model_name})"
+
+
+@pytest.mark.parametrize("kind", [Transformer, TrainSpec])
+def test_a_later_version_of_model_or_loop_is_another_run(monkeypatch, kind):
+    spec = load_spec("regression", [])
+    before = spec.run_id
+    monkeypatch.setattr(kind, "version", 2)
+    assert spec.run_id != before
+    monkeypatch.setattr(kind, "version", 1)
+    assert spec.run_id == before
+
+
+#: Training losses of the first three steps, by preset and the versions of task, model and loop that gave them. If a
+#: change moves them, the version of what was changed is raised, and a line is added; lines are never edited.
+NUMBERS = {
+    ("regression", (1, 1, 1)): [1.559860, 1.531659, 1.783222],
+    ("recall", (1, 1, 1)): [2.349787, 2.523346, 2.126673],
+    ("toy", (1, 1, 1)): [0.626680, 0.899410, 0.822903],
+    ("markov-minimal", (2, 1, 1)): [1.770651, 1.459156, 1.295679],
+    ("markov-full", (2, 2, 1)): [2.358867, 2.422759, 2.177946],
+    ("markov-regression", (2, 1, 1)): [51.741962, 46.711826, 53.187599],
+}
+SMALL = {
+    "regression": ["task.T=8", "task.d=4", "model.width=16", "model.qk=8"],
+    "recall": ["task.tokens=8", "task.pairs=3", "model.width=16", "model.qk=8"],
+    "toy": ["task.T=8", "task.d=4"],
+    "markov-minimal": ["task.d=6", "task.sequences=60", "task.scored=4", "train.batch=20"],
+    "markov-full": ["task.d=6", "task.sequences=60", "task.scored=4", "train.batch=20", "model.width=12", "model.mlp=8"],
+    "markov-regression": ["task.d=4", "task.scored=4", "train.batch=20"],
+}
+
+
+def versions(spec):
+    return (type(spec.task).version, type(spec.model).version, TrainSpec.version)
+
+
+def losses(preset):
+    run = Run(load_spec(preset, SMALL[preset]))
+    return [run._train_step()[0] for _ in range(3)]
+
+
+@pytest.mark.parametrize("preset", SMALL)
+def test_numbers_belong_to_versions(preset):
+    expected = NUMBERS[preset, versions(load_spec(preset, SMALL[preset]))]
+    assert losses(preset) == pytest.approx(expected, rel=1e-4)

@@ -27,29 +27,66 @@ def ids(units):
 
 def test_what_is_named_comes_first_and_nothing_is_lost(figures, tmp_path):
     store = Store(tmp_path)
-    plain, late = results.in_order(figures, store)
-    assert plain[0][0].task.T == 16  # regression, the cheapest first
-    long = figures["recalled"][1].spec
-    first, same = results.in_order(figures, store, [long.run_id, "small"])
-    assert ids(first)[0] == long.run_id
-    assert ids(first)[1:5] == [run.spec.run_id for run in figures["small"]]
-    assert set(ids(first)) == set(ids(plain))
-    assert ids(same) == ids(late)
+    one, two, three = results.in_order(figures, store)
+    assert one[0][0].task.T == 32  # the longest first
+    assert set(ids(one)) == {run.spec.run_id for run in figures["small"]}
+    assert set(ids(three)) == {run.spec.run_id for run in figures["raced"]}
+    short = figures["recalled"][0].spec
+    assert ids(two)[0] != short.run_id
+    first = results.in_order(figures, store, [short.run_id, "small"])
+    assert ids(first[1])[0] == short.run_id
+    assert ids(first[0])[:4] == [run.spec.run_id for run in figures["small"]]
+    assert [set(ids(sweep)) for sweep in first] == [set(ids(sweep)) for sweep in (one, two, three)]
 
 
 def test_a_run_that_races_brings_its_rivals(figures, tmp_path):
     rival = figures["raced"][1].spec
-    _, late = results.in_order(figures, Store(tmp_path), [rival.run_id])
+    late = results.in_order(figures, Store(tmp_path), [rival.run_id])[-1]
     assert ids(late)[:2] == [run.spec.run_id for run in figures["raced"]]
 
 
-def test_an_unknown_name_is_refused(monkeypatch, capsys, figures):
+def test_an_unknown_name_and_a_store_inside_the_checkout_are_refused(monkeypatch, figures, tmp_path):
     monkeypatch.setattr(results, "trained_figures", lambda: figures)
-    monkeypatch.setattr(sys, "argv", ["results.py", "--first", "0123456789abcdef"])
-    with pytest.raises(SystemExit) as stopped:
-        results.main()
-    assert stopped.value.code == 2
-    assert "no trained figure or run of one is named 0123456789abcdef" in capsys.readouterr().err
+    inside = str(results.ROOT / "results" / "store")
+    for words in (["--store", str(tmp_path), "--first", "0123456789abcdef"], [], ["--store", inside]):
+        monkeypatch.setattr(sys, "argv", ["results.py", *words])
+        with pytest.raises(SystemExit) as stopped:
+            results.main()
+        assert stopped.value.code == 2
+
+
+def stored(store, run_id, state="finished", steps=10):
+    directory = store.run(run_id)
+    directory.path.mkdir(parents=True)
+    (directory.path / "checkpoint").mkdir()
+    result = {"status": "finished", "plateau_steps": None, "threshold": None, "crossings": {}, "steps": steps}
+    result |= {"final": {}, "seconds": 1.0, "resumed_from": 0}
+    directory.write_status({"state": state, "step": steps} | ({"result": result} if state == "finished" else {}))
+    return directory
+
+
+def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorter_ones(tmp_path):
+    source, target = Store(tmp_path / "from"), Store(tmp_path / "to")
+    stored(source, "a" * 16)
+    stored(source, "b" * 16, state="stopped")
+    stored(source, "c" * 16, steps=5)
+    stored(target, "c" * 16, steps=50)
+    assert results.copy_finished(source, target) == {"a" * 16}
+    assert not (target.path / ("a" * 16) / "checkpoint").exists()
+    assert not (target.path / ("b" * 16)).exists()
+    assert target.run("c" * 16).status()["result"]["steps"] == 50
+    assert results.copy_finished(source, target) == set()
+
+
+def test_a_sweep_starts_its_longest_runs_first(tmp_path, monkeypatch):
+    from unstuck.runs import sweep
+
+    specs = [run.spec for run in grid("regression", 1, [0], task__T=[4, 16, 8])]
+    started = []
+    monkeypatch.setattr(sweep, "work", lambda unit, *rest: started.append(unit[0].task.T) or [])
+    sweep.run_sweep(specs, Store(tmp_path), workers=0)
+    sweep.run_sweep(specs, Store(tmp_path), workers=0, order="given")
+    assert started == [16, 8, 4, 4, 16, 8]
 
 
 def test_layer_norm_and_repetition_change_what_recall_is_expected_to_take():

@@ -87,7 +87,7 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
                 known, cost = listed.get(spec.run_id, 0.0), predicted_cost(spec).seconds
                 new += max(0.0, cost - known)
                 listed[spec.run_id] = max(cost, known)
-            if mine:
+            if todo:
                 lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {new / 3600:.1f} |")
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all

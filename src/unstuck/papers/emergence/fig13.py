@@ -2,7 +2,7 @@
 
 B.3. 1 to 3 layers and 1 to 8 heads. The paper's caption says that more heads make the network wider, not which width:
 here the residual stream stays at 256 and every head has queries, keys and values of 64, so that attention gets wider;
-in fig13-split heads share a width of 256. A residual stream of 64 a head is a third reading, which has not been tried.
+in fig13-split heads share a width of 256, and in fig13-width the residual stream is 64 a head.
 """
 
 import pandas as pd

@@ -26,7 +26,7 @@ OWN, WIDER, SHARED = "residual stream of 64 a head", "heads of 64 beside a strea
 
 def runs(profile: Profile) -> list[TieredRun]:
     T, d, layers, heads, seeds = {
-        "quick": ([8, 12], [4, 6], LAYERS, [1, 4], [0]),
+        "quick": ([8, 12], [4], LAYERS, [1, 4], [0]),
         "cpu": ([16, 32], [8, 16], LAYERS, [1, 2, 4, 8], [0, 1]),
         "paper": ([16, 32, 64, 128, 256], [16, 32, 64, 128], [1, 2, 4], [1, 2, 4, 8], [0, 1, 2, 3, 4]),
     }[profile]
@@ -37,8 +37,11 @@ def runs(profile: Profile) -> list[TieredRun]:
 
 def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     """The runs of this reading and, as far as the store has them, those of the two others."""
+    own = finished(runs(profile), store)
+    if own.empty:
+        return own
     others = {WIDER: fig13.runs(profile), SHARED: fig13_split.runs(profile)}
-    parts = [finished(mine, store).assign(reading=name) for name, mine in {OWN: runs(profile), **others}.items()]
+    parts = [own.assign(reading=OWN), *(finished(mine, store).assign(reading=name) for name, mine in others.items())]
     return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 

@@ -33,7 +33,7 @@ INITS = ["default", "xavier"]  # of recall: from the first it may not be learnt 
 
 def runs(profile: Profile) -> list[TieredRun]:
     T, d, tokens, seeds, recall = {
-        "quick": ([8, 12], [4, 6], [16], [0], {**SMALL, "train.max_steps": 60}),
+        "quick": ([8], [4, 6], [16], [0], {**SMALL, "train.max_steps": 60}),
         "cpu": ([16, 32, 64], [8, 16, 32], [16, 32, 64], [0, 1], {"train.max_steps": 12_000}),
         "paper": ([16, 32, 64, 128, 256], [8, 16, 32, 64, 128], [32, 64, 128], [0, 1, 2], {"train.max_steps": 100_000}),
     }[profile]

@@ -94,7 +94,7 @@ def explanation(part: pd.DataFrame) -> list[Claim]:
     change was run at; at those with the most pairs, where a guess matters least."""
     logs = np.log(part["ratio"]).groupby([part["variant"], part["pairs"], part["tokens"]]).mean()
     late = part[part["status"] != "emerged"].groupby("variant").size()
-    if OURS not in logs.index.get_level_values(0):
+    if OURS not in logs.index.get_level_values(0) or logs[OURS].max() <= 0:  # then there is no factor to explain
         return []
     base = logs[OURS]
     shares, shown = {}, []

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from unstuck.config import load_spec
 from unstuck.models.post_norm import PUBLISHED_POSITIONS, PostNorm
-from unstuck.runs.memory import keep_freed_memory
-from unstuck.spec import load_spec
+from unstuck.runner.memory import keep_freed_memory
 from unstuck.tasks.markov import Markov
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream

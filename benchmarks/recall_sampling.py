@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from unstuck.config import load_spec
 from unstuck.papers.provenance import provenance
-from unstuck.spec import load_spec
 from unstuck.tasks.recall import Recall
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from unstuck.config.run import RunSpec
 from unstuck.papers.provenance import provenance
-from unstuck.runs.store import Store
-from unstuck.runs.sweep import expand, run_sweep
-from unstuck.spec.run import RunSpec
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.store.store import Store
 
 LONG = ["task.T=32", "task.d=32", "train.thresholds=[]", "train.probe_every=1000", "seed=0,1,2,3"]
 TINY = ["task.T=4", "task.d=2", "model.width=16", "model.qk=4", "train.thresholds=[]", "train.max_steps=2"]
@@ -30,7 +30,7 @@ def tiny(count: int) -> list[RunSpec]:
 
 
 def timed(how: str, specs: list[RunSpec], folder: Path) -> float:
-    from unstuck.runs.on_ray import run_on_ray
+    from unstuck.runner.on_ray import run_on_ray
 
     store = Store(folder / f"{how}-{len(list(folder.iterdir()))}")
     if how == "ray":

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from unstuck.config import load_spec
 from unstuck.models.transformer import Transformer, TransformerModule, sinusoidal
-from unstuck.runs.store import Store
-from unstuck.runs.sweep import expand, run_sweep
-from unstuck.spec import load_spec
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.store.store import Store
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 

@@ -5,7 +5,7 @@ import threading
 
 import uvicorn
 
-from unstuck.serve.app import KEEP, make_app
+from unstuck.view.dashboard.app import KEEP, make_app
 from waiting import eventually
 
 

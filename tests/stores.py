@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 
-from unstuck.runs.store import RunDirectory
-from unstuck.spec import load_spec
+from unstuck.config import load_spec
+from unstuck.store.store import RunDirectory
 
 
 def a_store(path, runs, rows=30, name="single_location"):

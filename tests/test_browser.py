@@ -16,9 +16,9 @@ from playwright.sync_api import expect, sync_playwright
 from dashboards import Server
 from stores import a_store
 from unstuck.cli import main
-from unstuck.report.page import write_report
-from unstuck.runs.store import RunDirectory
-from unstuck.spec import load_spec
+from unstuck.config import load_spec
+from unstuck.store.store import RunDirectory
+from unstuck.view.report.page import write_report
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)

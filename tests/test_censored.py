@@ -10,12 +10,12 @@ import pytest
 from scipy import integrate, stats
 
 from unstuck.cli import main
+from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.laws import compare_laws, fit_power_law
 from unstuck.laws.censored import Data, fit, log_likelihood, with_slope
 from unstuck.papers.emergence.fit_censored import TRUE, simulated
-from unstuck.runs.store import RunDirectory
-from unstuck.spec import load_spec
+from unstuck.store.store import RunDirectory
 
 
 def small_data(rng, seeds=3, sizes=4, censored=0.3):

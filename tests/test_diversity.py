@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from scipy.special import erfinv
 
 from unstuck import DiversitySchedule
+from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.forecast import forecaster
 from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.forecast.signals import gain
 from unstuck.papers.emergence import schedule as figure
-from unstuck.runs.execute import execute
-from unstuck.runs.store import Store
+from unstuck.runner.execute import execute
 from unstuck.schedule.repetition import Repetition, repetition_of
-from unstuck.spec import load_spec
+from unstuck.store.store import Store
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation

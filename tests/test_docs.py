@@ -12,7 +12,7 @@ import pytest
 from unstuck.cli import main
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import is_trained, load
-from unstuck.runs.store import Store
+from unstuck.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from unstuck.cli import main
+from unstuck.config.load import build_spec
 from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
 from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 from unstuck.papers.lab import told
 from unstuck.papers.reproduce import reproduce
-from unstuck.runs.store import Store
-from unstuck.spec.load import build_spec
+from unstuck.store.store import Store
 
 TRAINED = [name for name in available() if is_trained(load(name))]
 QUICK = [

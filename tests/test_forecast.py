@@ -13,6 +13,7 @@ from scipy.special import erf, erfinv
 
 from unstuck import Forecaster
 from unstuck.cli import main
+from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.forecast.calibration import Calibration, by_theory, calibrate, shipped
 from unstuck.forecast.plateau import falls_slowly
@@ -21,9 +22,8 @@ from unstuck.forecast.signals import available, gain, links, parting, sharpening
 from unstuck.forecast.sources import astray, loss_column, read_curve
 from unstuck.papers.emergence import _protocol as protocol
 from unstuck.papers.emergence._protocol import emerged_runs
-from unstuck.runs.execute import execute
-from unstuck.runs.store import Store
-from unstuck.spec import load_spec
+from unstuck.runner.execute import execute
+from unstuck.store.store import Store
 from waiting import eventually
 
 STORE = Path(__file__).parents[1] / "results" / "store"

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.laws.stages import find_stages
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
-from unstuck.observe.ladder import specialisation
-from unstuck.runs.execute import execute
-from unstuck.runs.store import Store
-from unstuck.spec import load_spec
+from unstuck.probes.ladder import specialisation
+from unstuck.runner.execute import execute
+from unstuck.store.store import Store
 from unstuck.tasks._lagged import PUBLISHED, haar
 from unstuck.tasks.markov import Markov
 from unstuck.tasks.markov_regression import MarkovRegression

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from unstuck.config import load_spec
 from unstuck.errors import Impossible
 from unstuck.models.minimal import Minimal, MinimalModule
 from unstuck.models.post_norm import PostNorm, PostNormModule
-from unstuck.spec import load_spec
 from unstuck.tasks.markov import Markov
 from unstuck.tasks.markov_regression import MarkovRegression
 from unstuck.training.loop import Run

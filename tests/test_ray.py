@@ -8,13 +8,13 @@ import pytest
 
 from unstuck.cli import main
 from unstuck.errors import Impossible
-from unstuck.runs.store import Store
-from unstuck.runs.sweep import expand, run_sweep
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.store.store import Store
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from unstuck.runs.on_ray import _resources, run_on_ray  # noqa: E402
+from unstuck.runner.on_ray import _resources, run_on_ray  # noqa: E402
 
 WORDS = ["task.T=8", "task.d=4", "train.thresholds=[]", "train.probe_every=50"]
 

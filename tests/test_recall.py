@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from unstuck.cli import main
+from unstuck.config import load_spec
 from unstuck.errors import BadInput, Impossible
 from unstuck.models.transformer import Transformer
-from unstuck.observe.attention import link_columns
-from unstuck.observe.circuit import ablated, ablations, find_circuit, in_words
-from unstuck.observe.maps import attention_table, draw_attention
 from unstuck.papers.lab import TieredRun, curves, finished
-from unstuck.runs.execute import enough, execute
-from unstuck.runs.store import Store
-from unstuck.spec import load_spec
+from unstuck.probes.attention import link_columns
+from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
+from unstuck.probes.maps import attention_table, draw_attention
+from unstuck.runner.execute import enough, execute
+from unstuck.store.store import Store
 from unstuck.tasks.recall import Recall, highest
 from unstuck.training.emergence import RisingLookout
 from unstuck.training.loop import Run
@@ -439,8 +439,8 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
     task = Recall(tokens=16, pairs=4)
     batch = task.sample(64, stream(0, "data"), {})
     rows = [{"layer": a, "head": b, "without": x} for (a, b), x in {**ALL, **without}.items()]
-    monkeypatch.setattr("unstuck.observe.circuit.ablations", lambda *_: pd.DataFrame(rows))
-    monkeypatch.setattr("unstuck.observe.circuit.without_heads", lambda *_: 1.0)
+    monkeypatch.setattr("unstuck.probes.circuit.ablations", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr("unstuck.probes.circuit.without_heads", lambda *_: 1.0)
     names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
     curve = pd.DataFrame({"step": [0, 10, 20], **{n: [0.1, 0.1, 0.2] for n in names}})
     curve[f"copy_{layers[0]}_0"], curve[f"attn_{layers[1]}_0"] = [0.1, 0.9, 0.9], [0.1, 0.1, 0.8]
@@ -482,8 +482,8 @@ def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together
         for a in range(3)
         for b in (-1, *range(4))
     ]
-    monkeypatch.setattr("unstuck.observe.circuit.ablations", lambda *_: pd.DataFrame(rows))
-    monkeypatch.setattr("unstuck.observe.circuit.without_heads", without)
+    monkeypatch.setattr("unstuck.probes.circuit.ablations", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr("unstuck.probes.circuit.without_heads", without)
     ends = {(1, 0): 0.9, (0, 0): 0.5, (0, 1): 0.4, (1, 1): 0.3, (1, 2): 0.25, (1, 3): 0.22, (0, 2): 0.1, (0, 3): 0.05}
     curve = pd.DataFrame({"step": [0, 10]} | {f"copy_{a}_{b}": [0.01, x] for (a, b), x in ends.items()})
     curve = curve.assign(**{f"copy_2_{b}": [0.01, 0.8] for b in range(4)})  # too late to be of use

@@ -25,7 +25,7 @@ from unstuck.papers.emergence import (
 from unstuck.papers.emergence._recall import layers_claim, paper_law, with_layers
 from unstuck.papers.emergence._repetition import repetition_claims
 from unstuck.papers.lab import tuned
-from unstuck.runs.store import RunDirectory
+from unstuck.store.store import RunDirectory
 
 STEPS = np.unique(np.round(np.concatenate([np.arange(0, 600, 25), 600 * 1.04 ** np.arange(83), [15_000]])))
 STEPS = STEPS[STEPS <= 15_000]

@@ -12,9 +12,9 @@ import pytest
 from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
-from unstuck.report.page import write_report
-from unstuck.report.runs import LEAST, POINTS, runs_of
-from unstuck.runs.store import RunDirectory
+from unstuck.store.store import RunDirectory
+from unstuck.view.report.page import write_report
+from unstuck.view.report.runs import LEAST, POINTS, runs_of
 
 
 @pytest.fixture(scope="module")

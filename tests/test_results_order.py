@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unstuck.papers.lab import grid, raced
-from unstuck.runs.store import Store
+from unstuck.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 import results
@@ -79,7 +79,7 @@ def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorte
 
 
 def test_a_sweep_starts_its_longest_runs_first(tmp_path, monkeypatch):
-    from unstuck.runs import sweep
+    from unstuck.store import sweep
 
     specs = [run.spec for run in grid("regression", 1, [0], task__T=[4, 16, 8])]
     started = []
@@ -91,7 +91,7 @@ def test_a_sweep_starts_its_longest_runs_first(tmp_path, monkeypatch):
 
 def test_layer_norm_and_repetition_change_what_recall_is_expected_to_take():
     """Measured: with layer norm two to three times as long, with two copies half as long."""
-    from unstuck.runs.cost import predicted_cost
+    from unstuck.runner.cost import predicted_cost
 
     def steps(**settings):
         return predicted_cost(grid("recall", 1, [0], settings)[0].spec).steps

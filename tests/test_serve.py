@@ -15,10 +15,10 @@ from dashboards import Server
 from stores import a_store
 from unstuck.cli import main
 from unstuck.errors import BadInput
-from unstuck.report.page import write_report
-from unstuck.runs.store import RunDirectory
-from unstuck.serve.app import make_app
+from unstuck.store.store import RunDirectory
 from unstuck.theory import Flow, linearised
+from unstuck.view.dashboard.app import make_app
+from unstuck.view.report.page import write_report
 
 ROOT = Path(__file__).parents[1]
 
@@ -146,7 +146,7 @@ def test_a_spec_cannot_give_a_run_another_name(client, store):
     assert "0" * 16 in {row[0] for row in client.get("/api/runs").json()["rows"]}
 
 
-@pytest.mark.filterwarnings("ignore::unstuck.runs.store.Damaged")
+@pytest.mark.filterwarnings("ignore::unstuck.store.store.Damaged")
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unstuck.cli import main
+from unstuck.config import load_spec
+from unstuck.config.load import build_spec
 from unstuck.errors import BadInput
-from unstuck.runs.store import Store
-from unstuck.runs.sweep import expand, run_sweep
-from unstuck.spec import load_spec
-from unstuck.spec.load import build_spec
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.store.store import Store
 from unstuck.training.loop import Run
 
 NUMBERS = {  # key: the lowest and highest value allowed

@@ -17,16 +17,16 @@ import pandas as pd
 import pytest
 import torch
 
-from unstuck.api import run_spec
 from unstuck.cli import main
+from unstuck.config import load_spec
 from unstuck.models.transformer import Transformer
-from unstuck.runs.columns import telling_columns
-from unstuck.runs.execute import execute
-from unstuck.runs.store import Damaged, Store
-from unstuck.runs.sweep import expand, run_sweep, stored_results
-from unstuck.spec import load_spec
+from unstuck.runner.api import run_spec
+from unstuck.runner.execute import execute
+from unstuck.runner.sweep import expand, run_sweep, stored_results
+from unstuck.store.store import Damaged, Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import config
+from unstuck.view.columns import telling_columns
 from waiting import eventually
 
 TINY = [
@@ -104,7 +104,7 @@ def test_while_one_process_has_a_run_another_leaves_it_alone(store):
     with store.run(spec.run_id).lock() as mine:
         assert mine
         script = (
-            "import sys; from unstuck.runs.store import Store\n"
+            "import sys; from unstuck.store.store import Store\n"
             "with Store(sys.argv[1]).run(sys.argv[2]).lock() as mine: print(mine)"
         )
         done = subprocess.run(
@@ -120,7 +120,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatc
     def full(self, name, write):
         raise OSError(28, "No space left on device", name)
 
-    monkeypatch.setattr("unstuck.runs.store.RunDirectory._replace", full)
+    monkeypatch.setattr("unstuck.store.store.RunDirectory._replace", full)
     assert main(["train", "regression", *TINY, "seed=99", "--out", str(store.path)]) == 1
     assert "No space left on device" in capsys.readouterr().err
     monkeypatch.undo()
@@ -359,7 +359,7 @@ def test_a_look_at_a_run_does_not_make_it_busy(tmp_path, monkeypatch):
         assert directory.is_locked()
         with Store(tmp_path).run("a").lock() as another:
             assert not another
-    monkeypatch.setattr("unstuck.runs.store.LOOKS", 1000)
+    monkeypatch.setattr("unstuck.store.store.LOOKS", 1000)
     with open(tmp_path / "a" / ".lock") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()

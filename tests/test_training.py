@@ -9,11 +9,11 @@ import torch
 
 import unstuck
 from unstuck.cli import main
+from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
-from unstuck.runs.execute import enough, execute
-from unstuck.runs.store import Store
-from unstuck.spec import load_spec
+from unstuck.runner.execute import enough, execute
+from unstuck.store.store import Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.theory import Flow
 from unstuck.training.emergence import FallingLookout

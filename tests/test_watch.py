@@ -17,14 +17,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from unstuck import Watch
+from unstuck.attach import attention_maps
+from unstuck.attach.capture import beside, each_attention
+from unstuck.config import load_spec
 from unstuck.errors import BadInput, Impossible
-from unstuck.observe.attention import attention_columns
-from unstuck.runs.execute import execute
-from unstuck.runs.store import RunDirectory, Store
-from unstuck.spec import load_spec
+from unstuck.probes.attention import attention_columns
+from unstuck.runner.execute import execute
+from unstuck.store.store import RunDirectory, Store
 from unstuck.tasks.task import Batch
-from unstuck.watch import attention_maps
-from unstuck.watch.record import beside, each_attention
 
 
 class Plain(nn.Module):
@@ -420,7 +420,7 @@ def test_a_look_within_a_compiled_step():
 
 def test_looking_does_not_load_the_compiler():
     code = (
-        "import sys, torch; from unstuck.watch import attention_maps; "
+        "import sys, torch; from unstuck.attach import attention_maps; "
         "attention_maps(torch.nn.MultiheadAttention(4, 1), 3 * (torch.zeros(2, 1, 4),)); "
         "sys.exit('torch._dynamo' in sys.modules)"
     )

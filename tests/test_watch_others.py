@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from unstuck import Watch
+from unstuck.attach import attention_maps
+from unstuck.attach.callbacks import check_trained, lightning_callback, trainer_callback
 from unstuck.errors import Impossible
-from unstuck.watch import attention_maps
-from unstuck.watch.callbacks import check_trained, lightning_callback, trainer_callback
 
 transformers = pytest.importorskip("transformers")
 SMALL = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from unstuck.papers.emergence._protocol import emerged_runs, held_out_sets
-from unstuck.runs.store import Store
+from unstuck.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 CALIBRATION = ROOT / "src" / "unstuck" / "forecast" / "calibration.json"

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import torch
 
+from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.models.transformer import Transformer
-from unstuck.runs.memory import keep_freed_memory
-from unstuck.spec.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.runner.memory import keep_freed_memory
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import Batch, World, config
 from unstuck.training.loop import Run

@@ -17,15 +17,15 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import is_trained, load
 from unstuck.papers.lab import TieredRun, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
-from unstuck.runs.cost import predicted_cost
-from unstuck.runs.store import Store
-from unstuck.runs.sweep import run_sweep, stored_results
-from unstuck.spec.run import RunSpec
+from unstuck.runner.cost import predicted_cost
+from unstuck.runner.sweep import run_sweep, stored_results
+from unstuck.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

@@ -18,6 +18,6 @@ env/bin/unstuck report figures
 env/bin/unstuck train regression task.T=4 task.d=2 train.max_steps=600 --json | tee train.json
 grep -q '"status": "emerged"' train.json
 env/bin/unstuck report runs && grep -q "Learning curves" runs/report.html
-env/bin/python -c "from unstuck.serve import __path__ as p; import pathlib; assert (pathlib.Path(p[0]) / 'static' / 'app.js').is_file()"
+env/bin/python -c "from unstuck.view.dashboard import __path__ as p; import pathlib; assert (pathlib.Path(p[0]) / 'static' / 'app.js').is_file()"
 test -s figures/fig1c.png && test -s figures/fig1c.pdf && test -s figures/fig1c.csv && test -s figures/report.html
 echo "wheel works outside the checkout"

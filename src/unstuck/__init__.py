@@ -6,13 +6,17 @@ Importing `unstuck` imports none of the parts; `unstuck.train` and the submodule
 
 from typing import Any
 
+from ._moved import install as _keep_old_names
+
 __version__ = "0.1.0"
 __all__ = ["DiversitySchedule", "Forecaster", "Watch", "__version__", "train"]
 
+_keep_old_names()
+
 _PLACES = {
-    "train": "unstuck.api",
+    "train": "unstuck.runner.api",
     "Forecaster": "unstuck.forecast",
-    "Watch": "unstuck.watch",
+    "Watch": "unstuck.attach",
     "DiversitySchedule": "unstuck.schedule",
 }
 

@@ -107,7 +107,7 @@ def reproduce(
     if as_json:
         print(json.dumps(result))
         return
-    from unstuck.explain import explain_figures
+    from unstuck.view.terminal import explain_figures
 
     explain_figures(results, out)
 
@@ -130,7 +130,7 @@ def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"profile": profile, "jobs": rows, "hours": total}))
         return
-    from unstuck.explain import explain_plan
+    from unstuck.view.terminal import explain_plan
 
     explain_plan(rows, total)
 
@@ -186,7 +186,7 @@ def figures(
     if as_json:
         print(json.dumps({"figures": rows}))
         return
-    from unstuck.explain import explain_catalogue
+    from unstuck.view.terminal import explain_catalogue
 
     explain_catalogue(rows)
 
@@ -198,7 +198,7 @@ def _print_costs(profile: "Profile", as_json: bool) -> None:
     if as_json:
         print(json.dumps({"profile": profile, "figures": rows, "assumptions": assumptions()}))
         return
-    from unstuck.explain import explain_costs
+    from unstuck.view.terminal import explain_costs
 
     explain_costs(rows, profile, assumptions()["in words"])
 
@@ -246,7 +246,7 @@ def report(
 
       unstuck report runs --formula "d + T/B" --out report.html
     """
-    from unstuck.report.page import write_report
+    from unstuck.view.report.page import write_report
 
     with warnings_as_sentences():
         target = write_report(directory, out or directory / "report.html", formula)

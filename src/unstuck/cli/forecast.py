@@ -104,7 +104,7 @@ def _json(step: float | None, interval: list[float | None] | None, evidence: str
 
 def _ended(source: Path) -> tuple[str, float | None]:
     """What a run of ours came to, and when it left its plateau, if it has."""
-    from unstuck.runs.store import RunDirectory
+    from unstuck.store.store import RunDirectory
 
     row = RunDirectory(source).row() if source.is_dir() else None
     return ("", None) if row is None else (row["status"], row["plateau_steps"] if row["status"] == "emerged" else None)
@@ -156,7 +156,7 @@ def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, flo
     """What the law of other runs says of this one: plateau, and standard deviation of its logarithm."""
     from unstuck.forecast.prior import prior_of
     from unstuck.laws import read_table
-    from unstuck.runs.store import RunDirectory, flatten
+    from unstuck.store.store import RunDirectory, flatten
 
     spec = RunDirectory(source).spec() if source.is_dir() else None
     if spec is None:

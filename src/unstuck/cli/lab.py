@@ -19,7 +19,7 @@ Overrides = Annotated[
 
 def _shipped(incomplete: str) -> list[str]:
     """For the shell's completion."""
-    from unstuck.spec.load import shipped
+    from unstuck.config.load import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
 
@@ -62,17 +62,17 @@ def train(
 
       unstuck train recall task.tokens=32 task.pairs=4 task.B=2
     """
-    from unstuck.spec import load_spec
+    from unstuck.config import load_spec
 
     run = load_spec(spec, overrides or [])
     if dry_run:
         print_run_costs([run], as_json)
         return
-    from unstuck.explain import explain_run, live
-    from unstuck.runs.execute import execute
-    from unstuck.runs.interrupts import interrupts
-    from unstuck.runs.memory import keep_freed_memory
-    from unstuck.runs.store import Store
+    from unstuck.runner.execute import execute
+    from unstuck.runner.interrupts import interrupts
+    from unstuck.runner.memory import keep_freed_memory
+    from unstuck.store.store import Store
+    from unstuck.view.terminal import explain_run, live
 
     keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
@@ -99,7 +99,7 @@ def train(
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:
-    from unstuck.observe.trackers import TensorBoardTracker, WandbTracker
+    from unstuck.attach.trackers import TensorBoardTracker, WandbTracker
 
     trackers: list[Any] = [TensorBoardTracker(tensorboard, run)] if tensorboard else []
     return [*trackers, WandbTracker(wandb, run)] if wandb else trackers
@@ -133,7 +133,7 @@ def sweep(
 
       unstuck sweep regression task.T=16,32,64 seed=0,1,2 --ray auto --out /shared/runs
     """
-    from unstuck.runs.sweep import expand, run_sweep
+    from unstuck.runner.sweep import expand, run_sweep
 
     if not isinstance(workers, int) or not 0 <= workers <= 1024:
         raise BadInput("--workers", workers, "a whole number from 0 to 1024")
@@ -143,11 +143,11 @@ def sweep(
     if dry_run:
         print_run_costs(specs, as_json)
         return
-    from unstuck.runs.store import Store
+    from unstuck.store.store import Store
 
     with warnings_as_sentences(), work_bar() as progress:
         if ray is not None:
-            from unstuck.runs.on_ray import run_on_ray
+            from unstuck.runner.on_ray import run_on_ray
 
             done = run_on_ray(specs, Store(out), address=ray, checkpoint_seconds=checkpoint, progress=progress)
         else:
@@ -171,7 +171,7 @@ def runs(
     as_json: Json = False,
 ) -> None:
     """Show the table of runs in a store."""
-    from unstuck.runs.store import Store
+    from unstuck.store.store import Store
 
     if not directory.is_dir():
         raise BadInput("DIR", str(directory), "a directory of runs; `unstuck train regression --out DIR` makes one")
@@ -182,13 +182,13 @@ def runs(
     elif as_csv:
         print(table.to_csv(index=False), end="")
     else:
-        from unstuck.explain import explain_runs
+        from unstuck.view.terminal import explain_runs
 
         explain_runs(table, directory)
 
 
 def print_run_costs(specs: list[Any], as_json: bool) -> None:
-    from unstuck.runs.cost import predicted_cost
+    from unstuck.runner.cost import predicted_cost
 
     rows = [
         {"run_id": s.run_id, "steps": (c := predicted_cost(s)).steps, "hours": c.seconds / 3600, "spec": s.as_dict()}
@@ -198,6 +198,6 @@ def print_run_costs(specs: list[Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"runs": rows, "hours": total}))
         return
-    from unstuck.explain import explain_run_costs
+    from unstuck.view.terminal import explain_run_costs
 
     explain_run_costs(rows, total)

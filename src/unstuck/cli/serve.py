@@ -34,7 +34,7 @@ def serve(
     try:
         import uvicorn
 
-        from unstuck.serve.app import KEEP, LOOPBACK, make_app, new_token
+        from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
     except ImportError as e:
         raise Impossible("the dashboard is not installed; pip install 'unstuck[app]' brings it") from e
 

@@ -81,7 +81,7 @@ def predict(
     if as_json:
         print(json.dumps(answer))
         return
-    from unstuck.explain import explain_prediction
+    from unstuck.view.terminal import explain_prediction
 
     explain_prediction(setting, answer, never=plateau.never, finish=finish_time(setting, threshold))
 
@@ -207,7 +207,7 @@ def fit(
             answer["laws"] = ranking.astype(object).where(ranking.notna(), None).to_dict("records")
         print(json.dumps(answer))
         return
-    from unstuck.explain import explain_law
+    from unstuck.view.terminal import explain_law
 
     explain_law(law, predictions, ranking)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.config.run import OptimSpec, TrainSpec
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.formula import parse
 from unstuck.laws.tables import at_threshold
-from unstuck.spec.run import OptimSpec, TrainSpec
 
 FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
 DEFAULTS = {f.name: f.default for f in fields(OptimSpec) if f.name != "name"}

@@ -55,7 +55,7 @@ def one_row_a_run(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _store(path: Path) -> pd.DataFrame:
-    from unstuck.runs.store import Store
+    from unstuck.store.store import Store
 
     table = Store(path).table()
     if table.empty:

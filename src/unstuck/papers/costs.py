@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unstuck.runs.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, Cost, predicted_cost
+from unstuck.runner.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, Cost, predicted_cost
 
 from .catalogue import available
 from .figure import Job, Profile, is_trained, load, plan

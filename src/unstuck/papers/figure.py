@@ -37,7 +37,7 @@ class Job:
     seconds: float
     steps: int = 0  # optimisation steps in all; none for an ordinary differential equation
     flops: float = 0.0  # floating-point operations of those steps
-    gpu_hours: float = 0.0  # one run after another on one GPU (runs/cost.py says which)
+    gpu_hours: float = 0.0  # one run after another on one GPU (runner/cost.py says which)
 
 
 @dataclass(frozen=True)

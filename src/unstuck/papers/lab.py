@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from unstuck.runs.cost import predicted_cost
-from unstuck.runs.execute import enough
-from unstuck.runs.store import Store, watched
-from unstuck.runs.sweep import stored_results
-from unstuck.spec.load import build_spec, merge, read_source
-from unstuck.spec.run import RunSpec
+from unstuck.config.load import build_spec, merge, read_source
+from unstuck.config.run import RunSpec
+from unstuck.runner.cost import predicted_cost
+from unstuck.runner.execute import enough
+from unstuck.runner.sweep import stored_results
+from unstuck.store.store import Store, watched
 
 from .figure import Claim, Job
 

@@ -71,8 +71,8 @@ def _trained_table(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
     from unstuck.papers.lab import finished, told, units
-    from unstuck.runs.store import Store
-    from unstuck.runs.sweep import run_sweep
+    from unstuck.runner.sweep import run_sweep
+    from unstuck.store.store import Store
 
     runs = figure.runs(profile)
     if workers:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.config import RunSpec
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
-from unstuck.spec import RunSpec
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
 from unstuck.training.emergence import next_look

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from unstuck.spec import RunSpec
+from unstuck.config import RunSpec
 
 Evaluation = tuple[int, float, bool]  # step, value, whether in full
 GROWTH = 0.04  # one looks every so many steps at first, later every 4% of the steps so far

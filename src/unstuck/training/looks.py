@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unstuck.observe.attention import attention_columns, link_columns
-from unstuck.observe.ladder import ladder_columns
-from unstuck.spec import RunSpec
+from unstuck.config import RunSpec
+from unstuck.probes.attention import attention_columns, link_columns
+from unstuck.probes.ladder import ladder_columns
 from unstuck.tasks.task import Batch, Task
 
 from .seeds import stream

@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from unstuck.config import RunSpec
 from unstuck.errors import BadInput
-from unstuck.spec import RunSpec
 from unstuck.tasks.task import Batch
 
 from .emergence import Evaluation, lookout_of, next_look

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from unstuck.spec import RunSpec
-from unstuck.spec.load import from_file
+from unstuck.config import RunSpec
+from unstuck.config.load import from_file
 
 OURS: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 

@@ -18,7 +18,7 @@ from unstuck.forecast.prior import FORMULAS, extrapolation_error, opinion
 from unstuck.forecast.signals import SIGNALS, available, chance
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.emergence import _seen
-from unstuck.runs.store import Store, watched
+from unstuck.store.store import Store, watched
 
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes

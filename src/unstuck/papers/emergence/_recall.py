@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 
 from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
-from unstuck.observe.circuit import ROLES, best_head
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, finished, grid, raced, tuned
 from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
-from unstuck.runs.store import Store
+from unstuck.probes.circuit import ROLES, best_head
+from unstuck.store.store import Store
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.observe.circuit import best_head
-from unstuck.observe.maps import draw_attention
 from unstuck.papers.emergence._recall import first_step
 from unstuck.papers.emergence.fig17 import runs as attention_run
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves
-from unstuck.runs.store import Store
+from unstuck.probes.circuit import best_head
+from unstuck.probes.maps import draw_attention
+from unstuck.store.store import Store
 
 
 def runs(profile: Profile) -> list[TieredRun]:

@@ -1,7 +1,7 @@
 """Figure 17: copying and selection rise together, at the jump.
 
 C.2. One recall run without repetition: accuracy, attention from the relevant value to its key (copying), and from the
-query to the relevant value (selection), for every layer and head. The circuit is named by ablation (observe/circuit).
+query to the relevant value (selection), for every layer and head. The circuit is named by ablation (probes/circuit).
 """
 
 from pathlib import Path
@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.observe.circuit import ROLES, best_head, in_words, since
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, crossed, with_crossings
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
-from unstuck.runs.store import Store
+from unstuck.probes.circuit import ROLES, best_head, in_words, since
+from unstuck.store.store import Store
 
 KINDS = {"copy": "copying: value to key", "attn": "selection: query to value"}
 

@@ -20,7 +20,7 @@ from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_la
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, legend_outside, panels
-from unstuck.runs.store import Store
+from unstuck.store.store import Store
 
 METHODS = {
     "gain and law": (BLUE, "attention and law"),

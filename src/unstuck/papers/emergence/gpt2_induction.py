@@ -14,13 +14,13 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from unstuck.attach import Watch
 from unstuck.errors import Impossible
 from unstuck.forecast.forecaster import FORMED, Forecaster
 from unstuck.papers.emergence._protocol import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
-from unstuck.runs.cost import GPU_STEP
-from unstuck.watch import Watch
+from unstuck.runner.cost import GPU_STEP
 
 SIZES = {
     "quick": {"layers": 2, "width": 32, "context": 32, "steps": 60, "every": 20},

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from unstuck.observe.ladder import by_layer
-from unstuck.observe.maps import draw_heads
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import legend_outside, panels, shades
-from unstuck.runs.store import Store
+from unstuck.probes.ladder import by_layer
+from unstuck.probes.maps import draw_heads
+from unstuck.store.store import Store
 from unstuck.tasks.markov import Markov
 
 from ._published import Published, updates

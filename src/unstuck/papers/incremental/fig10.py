@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from unstuck.observe.ladder import specialisation
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.probes.ladder import specialisation
 from unstuck.theory.heads import HeadFlow
 
 from ._judge import numbers

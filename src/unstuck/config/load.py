@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -16,9 +17,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 from unstuck.errors import BadInput, Impossible, nearest
-
-from .run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 
 #: What pydantic says less plainly.
 PLAINLY = {
@@ -32,7 +32,11 @@ SECTIONS = ("task", "model", "optim", "train", "schedule", "seed")
 
 def shipped() -> list[str]:
     """The names of the specifications that come with the package."""
-    return sorted(p.name.removesuffix(".yaml") for p in files("unstuck.specs").iterdir() if p.name.endswith(".yaml"))
+    return sorted(p.name.removesuffix(".yaml") for p in _presets().iterdir() if p.name.endswith(".yaml"))
+
+
+def _presets() -> Traversable:
+    return files("unstuck.config") / "presets"
 
 
 def load_spec(source: str, overrides: Iterable[str] = ()) -> RunSpec:
@@ -43,7 +47,7 @@ def load_spec(source: str, overrides: Iterable[str] = ()) -> RunSpec:
 def read_source(source: str) -> dict[str, Any]:
     """A specification as plain nested values, not yet checked."""
     if source in shipped():  # whose names are all our own
-        return _yaml(files("unstuck.specs").joinpath(f"{source}.yaml").read_text(encoding="utf-8"), source)
+        return _yaml(_presets().joinpath(f"{source}.yaml").read_text(encoding="utf-8"), source)
     path = Path(source)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         raw = _yaml(path.read_text(encoding="utf-8"), source)

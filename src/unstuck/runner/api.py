@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.errors import Impossible
 from unstuck.models._given import Given
 from unstuck.models.transformer import Transformer
-from unstuck.runs.execute import execute
-from unstuck.runs.store import Store
-from unstuck.spec.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.runner.execute import execute
+from unstuck.store.store import Store
 from unstuck.tasks.task import Task
 from unstuck.training.loop import Run, RunResult
 

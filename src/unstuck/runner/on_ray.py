@@ -15,13 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from unstuck.config.run import RunSpec
 from unstuck.errors import Impossible
-from unstuck.spec.run import RunSpec
-
-from .cost import predicted_cost
-from .execute import CHECKPOINT_SECONDS
-from .store import Store
-from .sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
+from unstuck.runner.cost import predicted_cost
+from unstuck.runner.execute import CHECKPOINT_SECONDS
+from unstuck.runner.sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
+from unstuck.store.store import Store
 
 RETRIES = 20  # of a task whose worker or node died
 BUSY = 120.0  # seconds to wait for the lock of a worker that died with its node
@@ -134,7 +133,7 @@ def _resources(unit: Unit) -> dict[str, float]:
 def _on_a_node(
     unit: list[RunSpec | dict[str, Any]], path: str, mark: str, checkpoint_seconds: float, here: str
 ) -> list[dict[str, Any]]:
-    from .memory import keep_freed_memory
+    from unstuck.runner.memory import keep_freed_memory
 
     if not Path(mark).exists():
         raise Impossible(f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share")

@@ -22,15 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from unstuck.config.load import build_spec, merge, parse_overrides, read_source
+from unstuck.config.run import RunSpec
 from unstuck.errors import BadInput, Impossible
-from unstuck.spec.load import build_spec, merge, parse_overrides, read_source
-from unstuck.spec.run import RunSpec
-
-from .cost import predicted_cost
-from .execute import CHECKPOINT_SECONDS, enough, execute
-from .interrupts import interrupts, uninterrupted
-from .memory import keep_freed_memory
-from .store import Store
+from unstuck.runner.cost import predicted_cost
+from unstuck.runner.execute import CHECKPOINT_SECONDS, enough, execute
+from unstuck.runner.interrupts import interrupts, uninterrupted
+from unstuck.runner.memory import keep_freed_memory
+from unstuck.store.store import Store
 
 MAX_RUNS = 100_000
 Unit = Sequence[RunSpec]  # runs that race each other; most often just one

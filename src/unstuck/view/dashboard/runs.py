@@ -12,8 +12,8 @@ from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.laws.tables import where as where_rows
-from unstuck.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
-from unstuck.runs.store import RunDirectory, Store
+from unstuck.store.store import RunDirectory, Store
+from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
 
 POINTS = 300  # of a curve
 

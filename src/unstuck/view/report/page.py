@@ -14,9 +14,8 @@ from markupsafe import Markup
 
 from unstuck.errors import BadInput
 from unstuck.papers.provenance import provenance
-
-from .figures import figures_of
-from .runs import MEASURES, runs_of
+from unstuck.view.report.figures import figures_of
+from unstuck.view.report.runs import MEASURES, runs_of
 
 NEW = ("progress-law", "exact-flow")
 
@@ -41,7 +40,7 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
             "makes them",
         )
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("unstuck.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("unstuck.view.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["number"] = _number
     counts = {v: sum(c["verdict"] == v for f in figures for c in f["claims"]) for v in ("agrees", "differs")}

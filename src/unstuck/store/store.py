@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import pandas as pd
 import yaml
 
+from unstuck.config import RunSpec
 from unstuck.errors import Impossible
-from unstuck.spec import RunSpec
 
 R = TypeVar("R")
 
@@ -55,7 +55,7 @@ class RunDirectory:
         return self._table("curve.parquet", {"step"})
 
     def maps(self) -> pd.DataFrame | None:
-        """One sequence's attention at the steps that `train.maps` asked for (observe/maps.py)."""
+        """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py)."""
         maps = self._table("maps.parquet", {"step", "layer", "head", "row", "column", "weight"})
         places = None if maps is None else maps.drop(columns="weight")
         if places is not None and not ((places % 1 == 0) & (places >= 0)).all(axis=None):

@@ -24,9 +24,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from unstuck.errors import BadInput
-
-from .runs import Reader
-from .theory import theory
+from unstuck.view.dashboard.runs import Reader
+from unstuck.view.dashboard.theory import theory
 
 STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report

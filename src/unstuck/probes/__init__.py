@@ -1,7 +1,7 @@
 """What is looked at during training: attention to the tokens that matter, circuits, the ladder, maps."""
 
-from .circuit import Circuit, ablated, find_circuit
-from .ladder import specialisation
-from .maps import attention_table, draw_attention, draw_heads
+from unstuck.probes.circuit import Circuit, ablated, find_circuit
+from unstuck.probes.ladder import specialisation
+from unstuck.probes.maps import attention_table, draw_attention, draw_heads
 
 __all__ = ["Circuit", "ablated", "attention_table", "draw_attention", "draw_heads", "find_circuit", "specialisation"]

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from unstuck.config import RunSpec
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
 from unstuck.models.transformer import Transformer
-from unstuck.spec import RunSpec
 from unstuck.tasks.markov import Markov
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation

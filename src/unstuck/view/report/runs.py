@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.config.run import TrainSpec
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
-from unstuck.runs.columns import RESULTS, telling_columns
-from unstuck.runs.store import RunDirectory, Store
-from unstuck.spec.run import TrainSpec
+from unstuck.store.store import RunDirectory, Store
+from unstuck.view.columns import RESULTS, telling_columns
 
 POINTS = 60_000  # of all curves together
 LEAST = 8  # points of a curve, however many runs there are

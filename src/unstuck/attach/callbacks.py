@@ -4,10 +4,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from unstuck.attach.capture import unwrapped
+from unstuck.attach.watch import Watch
 from unstuck.errors import Impossible
-
-from .record import unwrapped
-from .watch import Watch
 
 
 def check_trained(watch: Watch, trained: Any) -> None:

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from .laws import PowerLaw
-    from .theory import Flow
+    from unstuck.laws import PowerLaw
+    from unstuck.theory import Flow
 
 _COLOURS = {"agrees": "green", "differs": "red", "new": "cyan", "beside": "cyan"}
 
@@ -259,8 +259,8 @@ def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     if "kl_1" not in result["final"] or result["status"] == "diverged":
         return []
     from unstuck.laws.stages import early_stop, find_stages
-    from unstuck.observe.ladder import by_layer
-    from unstuck.runs.store import Store
+    from unstuck.probes.ladder import by_layer
+    from unstuck.store.store import Store
 
     curve = Store(out).run(result["run_id"]).curve()
     if curve is None or len(curve) < 2:
@@ -316,7 +316,7 @@ def explain_runs(table: Any, directory: Path) -> None:
     if table.empty:
         _console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
         return
-    from unstuck.runs.columns import telling_columns
+    from unstuck.view.columns import telling_columns
 
     columns = telling_columns(table)
     view = _table(*columns, whole=len(columns))

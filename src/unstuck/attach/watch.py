@@ -11,14 +11,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
+from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
-from unstuck.runs.store import RunDirectory
+from unstuck.probes.weights import induction_score, named, statistics
 from unstuck.scalars import is_whole, measure
-
-from .given import indices, mark, masks, own_weights
-from .measures import induction_score, named, statistics
-from .record import beside, each_attention, undisturbed, unwrapped
+from unstuck.store.store import RunDirectory
 
 INDUCTION = 16  # sequences that repeat themselves
 SHORTEST = 6  # length of such a sequence; in one of 4 the token before is also that after the last time

@@ -1,5 +1,5 @@
 """The run store, and sweeps over it."""
 
-from .store import Store
+from unstuck.store.store import Store
 
 __all__ = ["Store"]

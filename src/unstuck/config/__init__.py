@@ -1,6 +1,6 @@
 """What to run: typed and checked, from YAML and key=value."""
 
-from .load import load_spec
-from .run import OptimSpec, RunSpec, TrainSpec
+from unstuck.config.load import load_spec
+from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 
 __all__ = ["OptimSpec", "RunSpec", "TrainSpec", "load_spec"]

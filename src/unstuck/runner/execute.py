@@ -13,10 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.config import RunSpec
 from unstuck.errors import Impossible
-from unstuck.spec import RunSpec
-
-from .store import RunDirectory, Store, result_dict, watched
+from unstuck.store.store import RunDirectory, Store, result_dict, watched
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
@@ -103,8 +102,8 @@ def _run(
     checkpoint_seconds: float,
     keep: bool,
 ) -> dict[str, Any]:
-    from unstuck.observe.circuit import find_circuit
-    from unstuck.observe.maps import attention_table
+    from unstuck.probes.circuit import find_circuit
+    from unstuck.probes.maps import attention_table
     from unstuck.schedule.repetition import repetition_of
     from unstuck.training.loop import Run
 
@@ -177,7 +176,7 @@ def _as_of_then(result: dict[str, Any], directory: RunDirectory) -> dict[str, An
         mapped = {"mapped": [x for x in result["mapped"] if x <= result["steps"]]} if "mapped" in result else {}
         return {**{k: v for k, v in result.items() if k != "circuit"}, "final": final, **mapped}
     if result.get("circuit"):
-        from unstuck.observe.circuit import in_words
+        from unstuck.probes.circuit import in_words
 
         return {**result, "circuit": {**result["circuit"], "says": in_words(result["circuit"], curve)}}
     return result

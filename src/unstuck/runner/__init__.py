@@ -1,0 +1,1 @@
+"""Carry out runs: one, many, here or on a cluster."""

@@ -1,1 +1,0 @@
-"""Specifications that come with the package, one YAML file each."""

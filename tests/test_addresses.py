@@ -47,7 +47,14 @@ SMALL = {
     "recall": ["task.tokens=8", "task.pairs=3", "model.width=16", "model.qk=8"],
     "toy": ["task.T=8", "task.d=4"],
     "markov-minimal": ["task.d=6", "task.sequences=60", "task.scored=4", "train.batch=20"],
-    "markov-full": ["task.d=6", "task.sequences=60", "task.scored=4", "train.batch=20", "model.width=12", "model.mlp=8"],
+    "markov-full": [
+        "task.d=6",
+        "task.sequences=60",
+        "task.scored=4",
+        "train.batch=20",
+        "model.width=12",
+        "model.mlp=8",
+    ],
     "markov-regression": ["task.d=4", "task.scored=4", "train.batch=20"],
 }
 

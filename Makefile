@@ -61,13 +61,13 @@ bench: .venv/run.stamp
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || missed=1; done; exit $$missed
 
 runs: .venv/run.stamp
-	bash tools/runs.sh start $(RUNS) $(STORE) $(MINUTES) $(FIRST)
+	bash tools/runs.sh start "$(RUNS)" "$(STORE)" $(MINUTES) $(FIRST)
 
 stop-runs:
-	bash tools/runs.sh stop $(RUNS) $(STORE)
+	bash tools/runs.sh stop "$(RUNS)" "$(STORE)"
 
 results: .venv/run.stamp
-	$(BIN)/python tools/results.py --collect --store $(STORE)
+	$(BIN)/python tools/results.py --collect --store "$(STORE)"
 
 theory-results: .venv/run.stamp
 	$(BIN)/unstuck reproduce theory --profile paper --out results

@@ -267,7 +267,7 @@ def test_without_arguments_it_says_where_to_start(capsys):
     [
         ("unstuck re", {"reproduce", "report"}),
         ("unstuck train re", {"regression", "recall"}),
-        ("unstuck reproduce fig3-l", {"fig3-left", "fig3-layernorm"}),
+        ("unstuck reproduce fig3-l", {"fig3-large", "fig3-left", "fig3-layernorm"}),
     ],
 )
 def test_the_shell_completes(typed, offered):

@@ -357,7 +357,7 @@ def test_a_regression_learner_climbs_the_ladder_too():
 def test_a_small_chain_climbs_the_ladder():
     """The nearest group first: the model is closest to A*_{1:1}, then to the whole truth, while its heads part."""
     words = ["task.d=16", "task.groups=2", "task.span=1", "task.tau=0.3", "task.sequences=2000", "model.heads=2"]
-    words += ["optim.lr=0.04", "train.batch=1000", "train.max_steps=200"]
+    words += ["optim.lr=0.04", "train.batch=1000", "train.max_steps=400", "optim.clip=0"]
     result = Run(load_spec("markov-minimal", words)).advance()
     curve = result.curve.set_index("step")
     assert result.status == "finished"
@@ -369,8 +369,8 @@ def test_a_small_chain_climbs_the_ladder():
     assert {"excess_loss", "align_0_1", "group1_0_0"} <= set(result.final)
     found = find_stages(result.curve)
     assert found.rungs[0].reached < found.rungs[0].left <= found.rungs[1].reached
-    assert 60 < found.rungs[0].left < 180
-    assert 60 < found.cooperation < 200
+    assert 60 < found.rungs[0].left < 240
+    assert 60 < found.cooperation < 300
 
 
 def test_dropout_schedule_and_clipping_resume_bit_for_bit():
@@ -401,7 +401,8 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
     same = load_spec("markov-minimal", [*words, "model.context=1", f"train.compare=[{other.run_id}]"])
     again = execute(same, store)  # the run compared with what it itself becomes
     assert (first["cached"], again["cached"]) == (False, False)
-    assert store.run(same.run_id).curve()["ref_1"].iloc[-1] == pytest.approx(0, abs=1e-4)
+    last = store.run(same.run_id).curve()["ref_1"].iloc[-1]
+    assert last == pytest.approx(0, abs=1e-3)  # predictions are kept in half precision
     missing = load_spec("markov-minimal", [*words, "seed=1", "train.compare=[0123456789abcdef]"])
     with pytest.raises(BadInput, match="kept no predictions"):
         execute(missing, store)
@@ -412,6 +413,19 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
             execute(load_spec("markov-minimal", [*words, another, f"train.compare=[{other.run_id}]"]), store)
     fewer = load_spec("markov-minimal", [*words, "task.sequences=40", f"train.compare=[{other.run_id}]"])
     assert execute(fewer, store)["status"] == "finished"  # the training set may differ
+
+
+def test_a_run_without_its_predictions_is_done_again_for_those_that_are_compared_with_it(tmp_path):
+    """They are not committed: a store made from committed runs has the result, but not the file."""
+    words = ["task.d=5", "task.span=1", "task.groups=2", "task.sequences=60", "model.heads=2", "train.max_steps=4"]
+    store = Store(tmp_path)
+    other = load_spec("markov-minimal", [*words, "model.context=1", "train.predictions=true"])
+    execute(other, store)
+    before = store.run(other.run_id).predictions()
+    (tmp_path / other.run_id / "predictions.safetensors").unlink()
+    assert not execute(other, store)["cached"]
+    assert torch.equal(store.run(other.run_id).predictions(), before)
+    assert execute(other, store)["cached"]
 
 
 def test_the_order_of_those_compared_with_counts(tmp_path):

@@ -1,4 +1,4 @@
-"""The order in which `make results` does what is left: what is named comes first, nothing is lost, tiers stay apart."""
+"""The order in which `make runs` does what is left: what is named comes first, nothing is lost, tiers stay apart."""
 
 import sys
 from pathlib import Path
@@ -71,7 +71,10 @@ def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorte
     stored(source, "b" * 16, state="stopped")
     stored(source, "c" * 16, steps=5)
     stored(target, "c" * 16, steps=50)
+    stored(source, "d" * 16, steps=5)
+    stored(target, "d" * 16, state="stopped", steps=20)  # longer already, with a checkpoint to go on from
     assert results.copy_finished(source, target) == {"a" * 16}
+    assert (target.path / ("d" * 16) / "checkpoint").is_dir()
     assert not (target.path / ("a" * 16) / "checkpoint").exists()
     assert not (target.path / ("b" * 16)).exists()
     assert target.run("c" * 16).status()["result"]["steps"] == 50

@@ -69,7 +69,7 @@ def figure(name: str) -> str:
 
         jobs = plan(load(name), "cpu")
         hours = sum(job.seconds for job in jobs) / 3600
-        return f"*Not run yet: {sum(job.count for job in jobs)} runs, {hours:.1f} core-hours (results/TODO.md).*"
+        return f"*Not run yet: {sum(job.count for job in jobs)} run(s), {hours:.1f} core-hours (results/TODO.md).*"
     return f"![{name}](../results/{name}.png)\n\n{claims(name)}"
 
 
@@ -80,7 +80,7 @@ def settings(_: str) -> str:
 
     rows, words = [], {"published": "as published", "inferred": "as published, partly inferred"}
     papers = [entry for entry in entries().values() if not entry.ours]
-    for setting in ("published", "inferred", "fewer seeds", "smaller grid"):
+    for setting in ("published", "inferred", "smaller grid"):
         mine = [entry for entry in papers if entry.setting == setting]
         done = [entry for entry in mine if is_complete(entry.name, load(entry.name))]
         rows.append([words.get(setting, setting), str(len(mine)), str(len(done))])

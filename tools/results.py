@@ -10,7 +10,9 @@ committed state, so that editing never disturbs a run; `make runs` and `make res
 """
 
 import argparse
+import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -100,11 +102,15 @@ def copy_finished(source: Store, target: Store) -> set[str]:
         theirs, mine = ((place.run(run.path.name).status() or {}) for place in (source, target))
         if theirs.get("state") != "finished" or mine.get("result") == theirs["result"]:
             continue
-        if mine.get("state") == "finished" and mine["result"]["steps"] > theirs["result"]["steps"]:
-            continue
         place = target.path / run.path.name
+        further = max(mine.get("step", 0), (mine.get("result") or {}).get("steps", 0)) > theirs["result"]["steps"]
+        if further or target.run(run.path.name).is_locked():  # a longer run, perhaps under way, is not given up for it
+            continue
+        partial = target.path / f".{run.path.name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(*CHECKPOINTS))
         shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(run.path, place, ignore=shutil.ignore_patterns(*CHECKPOINTS))
+        partial.rename(place)
         copied.add(run.path.name)
     return copied
 
@@ -135,7 +141,7 @@ def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[st
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
         changed = new is None or not new.isdisjoint(run.spec.run_id for run in wanted)
-        changed = changed or not (RESULTS / f"{name}.json").is_file()
+        changed = changed or len(wanted) - missing != _drawn_runs(RESULTS / f"{name}.json")
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
         # A law of half a grid would mislead, so a figure that may be drawn in parts says so.
         if changed and (not missing or hasattr(load(name), "IN_PARTS")):
@@ -143,7 +149,15 @@ def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[st
     print(write_todo(figures, store), "runs left; see results/TODO.md")
 
 
+def _drawn_runs(path: Path) -> int | None:
+    """How many runs a figure's stored result was drawn from; None where there is none."""
+    if not path.is_file():
+        return None
+    return json.loads(path.read_text(encoding="utf-8")).get("runs", {}).get("finished")
+
+
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background starts with it ignored
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, metavar="DIR", help="where runs are trained, outside every checkout")
     parser.add_argument("--collect", action="store_true", help="train nothing; copy and rewrite")

@@ -7,7 +7,9 @@ what=$1 runs=$(realpath -m "$2") store=$(realpath -m "$3")
 python=$PWD/.venv/bin/python
 mkdir -p "$store"
 
-running() { [ -f "$store/pid" ] && kill -0 "$(cat "$store/pid")" 2>/dev/null; }
+running() { # is the process that was started still there, and not another with its number?
+    [ -f "$store/pid" ] && ps -o args= -p "$(cat "$store/pid")" 2>/dev/null | grep -q "tools/results.py"
+}
 
 case $what in
 start)

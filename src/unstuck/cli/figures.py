@@ -151,8 +151,8 @@ def figures(
     """List every figure of both papers: what it shows, how near its setting is to the published one, what it costs,
     what has been run.
 
-    Settings of the cpu profile: published; inferred (the authors' setting is not known in full); fewer seeds; smaller
-    grid; ours (not a figure of the papers).
+    Settings of the cpu profile: published; inferred (the authors' setting is not known in full); smaller grid; ours
+    (not a figure of the papers).
 
     [bold]Examples[/bold]
 
@@ -212,6 +212,8 @@ def _state(path: Path, figure: Any) -> dict[str, str | None]:
         done = result.get("runs", {}).get("finished")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {"state": "not run", "run": None, "verdict": None}
+    if result["profile"] == "quick":
+        return {"state": "quick run only", "run": run, "verdict": None}
     wanted = len(figure.runs(result["profile"])) if hasattr(figure, "runs") and done is not None else None
     state = "complete" if wanted is None or done >= wanted else f"{done} of {wanted} runs"
     return {"state": state, "run": run, "verdict": result.get("verdict")}

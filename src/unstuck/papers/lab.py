@@ -1,6 +1,6 @@
 """What figures of trained runs share: from a list of specifications to a table of finished runs.
 
-Such a figure has `runs(profile)`, its specifications with their tiers, the order in which `make results` does them. Its
+Such a figure has `runs(profile)`, its specifications with their tiers, the order in which `make runs` does them. Its
 table is that of its finished runs, unless it has a `data(profile, progress, store)` of its own, for curves. What it
 costs follows from its runs.
 """

@@ -89,7 +89,7 @@ def execute(
         if not mine:
             return {"run_id": spec.run_id, "status": "busy", "cached": False}
         stored = enough(directory.status(), spec)
-        if stored is not None:
+        if stored is not None and not (spec.train.predictions and not directory.has_predictions()):
             return {"run_id": spec.run_id, **_as_of_then(stored, directory), "cached": True}
         return {"run_id": spec.run_id, **_run(spec, directory, stop, on_row, checkpoint_seconds, keep), "cached": False}
 

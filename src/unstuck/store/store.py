@@ -108,6 +108,10 @@ class RunDirectory:
     def write_predictions(self, predictions: Any) -> None:
         self._write_tensors("predictions.safetensors", {"predictions": predictions})
 
+    def has_predictions(self) -> bool:
+        """Are they there? They are not committed, so a run that others are compared with may have to be done again."""
+        return self._is_ours("predictions.safetensors")
+
     def predictions(self) -> Any:
         """What the run's model predicted at its end, where `train.predictions` asked to keep it."""
         from safetensors.torch import load_file

@@ -152,13 +152,11 @@ def _duration(hours: float) -> str:
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
-    table = _table("figure", "shows", "setting", "state", "verdict", "time on one core")
+    table = _table("figure", "setting", "state", "verdict", "cpu profile", "shows")
     for row in rows:
-        cost = "[dim]not yet[/dim]"
-        if row["hours"] is not None:
-            cost = " / ".join(dict.fromkeys(_duration(hours) for hours in row["hours"].values()))
+        cost = "[dim]not yet[/dim]" if row["hours"] is None else _duration(row["hours"]["cpu"])
         table.add_row(
-            row["figure"], escape(row["shows"]), row["setting"], row["state"], escape(row["verdict"] or "–"), cost
+            row["figure"], row["setting"], row["state"], escape(row["verdict"] or "–"), cost, escape(row["shows"])
         )
     console = _console()
     console.print(table)
@@ -168,7 +166,8 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
     settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
     console.print(
         f"\n{len(published)} figures and panels of the papers ({settings}), {done} complete; "
-        f"{len(rows) - len(published)} of our own. Time: quick / cpu / paper. Draw one: unstuck reproduce fig1c"
+        f"{len(rows) - len(published)} of our own. What other profiles take: unstuck figures --cost. "
+        "Draw one: unstuck reproduce fig1c"
     )
 
 

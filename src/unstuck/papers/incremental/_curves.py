@@ -67,6 +67,8 @@ def plot_kl(ax: Axes, table: pd.DataFrame, columns: Sequence[str], published: Pu
         for column, colour in colours.items():
             label = _label(column) if i == 0 else None
             ax.plot(curve["step"], curve[column], color=colour, label=label, **style)
+    if table.get("teacher", pd.Series(["random"])).iloc[0] != "published":  # another chain: nothing to compare with
+        published = Published()
     for j, colour in enumerate(colours.values()):
         points = {updates(step): values[j] for step, values in published.kl.items()}
         ax.plot(list(points), list(points.values()), "o", mfc="white", mec=colour, ms=5, zorder=5)
@@ -102,7 +104,8 @@ def draw_curves(
         for layer, line in zip(layers, ("-", "--", ":", "-."), strict=False):
             label = f"layer {layer + 1}" if len(layers) > 1 and i == 0 else None
             right.plot(curve["step"], layers[layer], line, color="#222222", label=label, **style)
-    for ax, values in ((left, published.loss), (right, maps.specialisation)):
+    judged = "teacher" in table and (table["teacher"] == "published").any()
+    for ax, values in ((left, published.loss), (right, maps.specialisation)) if judged else ():
         ax.plot([updates(s) for s in values], list(values.values()), "o", mfc="white", mec="#444444", ms=5, zorder=5)
     plot_kl(middle, table, columns, published)
     left.set(xlabel="step", ylabel="validation loss (dashed: the teacher's)", title=title)

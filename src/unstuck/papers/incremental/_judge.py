@@ -47,14 +47,15 @@ def at(curve: pd.DataFrame, columns: Sequence[str], step: float) -> Array:
     return np.array(values)
 
 
-def falls_to(curve: pd.DataFrame, column: str, level: float) -> float:
-    """The first step at which a column has fallen to a level, its logarithm interpolated; NaN if never."""
+def falls_to(curve: pd.DataFrame, column: str, level: float, near: float = 0.0) -> float:
+    """The step at which a column falls through a level, its logarithm interpolated; of several the nearest to `near`,
+    the first unless told; NaN if never."""
     x, y = curve["step"].to_numpy(dtype=float), np.log(np.maximum(curve[column].to_numpy(dtype=float), 1e-12))
-    below = np.flatnonzero(y <= np.log(level))
-    if not len(below):
-        return float("nan")
-    i = int(below[0])
-    return float(x[0] if i == 0 else np.interp(-np.log(level), [-y[i - 1], -y[i]], [x[i - 1], x[i]]))
+    wanted = np.log(level)
+    falls = np.flatnonzero((y[:-1] > wanted) & (y[1:] <= wanted)) + 1
+    found = [float(np.interp(-wanted, [-y[i - 1], -y[i]], [x[i - 1], x[i]])) for i in falls]
+    found += [float(x[0])] if len(y) and y[0] <= wanted else []
+    return min(found, key=lambda step: abs(step - near), default=float("nan"))
 
 
 def numbers(values: Sequence[float] | Array, digits: int = 2) -> str:
@@ -76,8 +77,10 @@ def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, publ
             claims.append(Claim(f"KL to {names} at step {step}", text, numbers(theirs), None, "run not that long yet"))
             continue
         agrees = _all_within(ours, theirs)
+        if agrees and not _all_within(ours.mean(0, keepdims=True), theirs):
+            note = "within the range of the seeds"
         if not agrees:
-            when = [falls_to(run, columns[-1], theirs[-1]) for run in runs]
+            when = [falls_to(run, columns[-1], theirs[-1], updates(step)) for run in runs]
             matched = np.array([at(run, columns, t) for run, t in zip(runs, when, strict=True)])
             if not np.isnan(matched).any():
                 agrees = _all_within(matched, theirs)
@@ -98,18 +101,22 @@ def stage_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Pu
     steps = sorted(published.kl)
     claims = []
     for i, theirs in enumerate(published.stages):
-        known = [s for s in steps if s >= theirs], [s for s in steps if s <= theirs]
-        if not all(known):
+        name = f"end of stage {i + 1}"
+        if not steps or not steps[0] <= theirs <= steps[-1]:
+            there = [float(at(run, columns[-1:], updates(theirs))[0]) for run in runs]
+            note = f"KL to the truth is {numbers(there)} then; the published KL there is not known"
+            claims.append(Claim(name, "not compared", f"{theirs:g}", None, note))
             continue
         logs = np.log([published.kl[s][-1] for s in steps])
         level = float(np.exp(np.interp(theirs, steps, logs)))
         ours = [falls_to(run, columns[-1], level) - updates(0) for run in runs]
-        name = f"end of stage {i + 1}"
         if np.isnan(ours).any():
             claims.append(Claim(name, "not reached", f"{theirs:g}", None, "run not that far yet"))
             continue
         agrees = within(ours, theirs, TIME, 0.0)
         note = f"KL to the truth falls to {level:.2f}"
+        if agrees and not within([float(np.mean(ours))], theirs, TIME, 0.0):
+            note += "; within the range of the seeds"
         claims.append(
             Claim(name, numbers(ours, 0), f"{theirs:g}", agrees, note if agrees else f"{note}; {published.decides}")
         )
@@ -153,29 +160,40 @@ def judged(name: str, ours: Sequence[float], theirs: float, decides: str) -> Cla
     return Claim(name, numbers(ours), f"{theirs:g}", agrees, note)
 
 
-def order_claim(table: pd.DataFrame, columns: Sequence[str]) -> Claim:
-    """Does every run come nearest to the predictors one after the other? True of all runs, whatever their teacher."""
+def order_claims(table: pd.DataFrame, columns: Sequence[str]) -> list[Claim]:
+    """Does every run come nearest to the predictors one after the other? Runs with other teachers stand beside."""
+    judges = judging(table)
+    known = {curve["run_id"].iloc[0] for curve in judges}
+    others = [curve for run_id, curve in table.groupby("run_id", sort=False) if run_id not in known]
+    claims = []
+    for runs, name in ((judges, "step nearest to each predictor"), (others, "the same, other teachers or sizes")):
+        if runs:
+            text, ordered = _order(runs, columns)
+            claims.append(Claim(name, text, "the simpler first", ordered if runs is judges else None))
+    return claims
+
+
+def _order(runs: list[pd.DataFrame], columns: Sequence[str]) -> tuple[str, bool]:
     shown, ordered = [], []
-    for _, curve in table.groupby("run_id", sort=False):
+    for curve in runs:
         smooth = curve[list(columns)].rolling(3, min_periods=1, center=True).median()
         nearest = [float(curve["step"].iloc[int(smooth[c].to_numpy().argmin())]) for c in columns]
         shown.append(", ".join(f"{step:.0f}" for step in nearest))
         ordered.append(all(a < b for a, b in itertools.pairwise(nearest)))
-    verdict = all(ordered) if judging(table) else None
-    return Claim("step nearest to each predictor", "; ".join(shown), "the simpler first", verdict)
+    return "; ".join(shown), all(ordered)
 
 
 def curve_claims(table: pd.DataFrame, columns: Sequence[str], names: str, published: Published) -> list[Claim]:
     """All that the published figure of a run's curves has numbers for. A quick run is not judged."""
     runs = judging(table)
     if not runs:
-        return [order_claim(table, columns)]
+        return order_claims(table, columns)
     return [
         *kl_claims(runs, columns, names, published),
         *stage_claims(runs, columns, published),
         *minimum_claims(runs, columns, published),
         *value_claims(runs, "test_loss", "validation loss", published.loss, published.decides),
-        order_claim(table, columns),
+        *order_claims(table, columns),
         *_beside(table, columns, names, published),
     ]
 

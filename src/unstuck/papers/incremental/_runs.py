@@ -26,6 +26,7 @@ QUICK: dict[str, Any] = {
 QUICK_FULL = {"model.width": 48, "model.mlp": 32, "optim.lr": 0.01, "train.max_steps": 200}
 
 SMALL_START = {"model.query": 1e-9, "model.value": 0.0}
+QUICK_START = {"model.query": 1e-3, "model.value": 0.0}  # from 1e-9 heads would not part in a quick run
 ONLINE = {"task.sequences": 0}  # a batch of new sequences at every step
 TWO_LAYERS = {"model.layers": 2, "task.sequences": 27_000, "task.span": 4, "task.m": 1.8, "optim.lr": 0.04}
 TWO_LAYERS_FULL = {"model.layers": 2, "optim.lr": 1e-3}

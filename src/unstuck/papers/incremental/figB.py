@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
+from unstuck.observe.ladder import specialisation
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
@@ -65,6 +66,13 @@ def _inner(table: pd.DataFrame, head: str, group: str) -> pd.Series:
     return table[f"align_{head}_{group}"] * table["m"] ** (2 * (groups - int(group))) * table["d"]
 
 
+def _specialisation(run: pd.DataFrame) -> list[float]:
+    """The index of the last query's attention, row by row."""
+    heads, groups = _places(run)
+    mass = run[[f"readout_group{g}_0_{h}" for h in heads for g in groups]].to_numpy(dtype=float)
+    return [specialisation(row.reshape(len(heads), len(groups))) for row in mass]
+
+
 def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
     """Attention and alignment of each group's own head at step 1,900, the strongest group first."""
     heads, groups = _places(run)
@@ -83,7 +91,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         return [
             Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")
         ]
-    claims = value_claims(found, "specialisation", "specialisation index", FIGB.specialisation, FIGB.decides)
+    found = [run.assign(readout_specialisation=_specialisation(run)) for run in found]
+    claims = value_claims(
+        found, "readout_specialisation", "specialisation of the last query", FIGB.specialisation, FIGB.decides
+    )
+    dips = [min(float(_inner(run, h, g).min()) for h in _places(run)[0] for g in _places(run)[1]) for run in found]
+    claims.append(Claim("lowest <V, A_k> of a head", numbers(dips, 0), "-500", None, "published: about"))
     own = [_own(run) for run in found]
     for name, theirs, i, digits, absolute in (
         ("last query's attention on its own group", FIGB_MASS, 0, 2, 0.05),

@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from unstuck.observe.ladder import specialisation
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
+from unstuck.probes.ladder import specialisation
 
 from ._curves import curve_table
 from ._judge import at, judging, numbers, value_claims, within

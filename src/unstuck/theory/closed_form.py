@@ -110,7 +110,7 @@ def plateau_estimate(s: Setting, threshold: float = 0.1) -> float:
     - `finish_time`: once attention has moved, plain regression down to the threshold; or, if that is longer,
       `catch_up_time`: attention waits for the directions that the frequent token does not teach.
 
-    Meant for T >> B: within 3% of the integrated flow for T/B >= 128 and p <= 0.8 (tested for d from 16 to 256),
+    Meant for T >> B: within 4% of the integrated flow for T/B >= 128 and p <= 0.8 (tested for d from 16 to 256),
     within 9% for T/B = 32.
     """
     drag = (1 - math.pi / 4) / (s.d * s.T * rate(s) ** 2)

@@ -16,12 +16,12 @@ from stores import a_store
 from unstuck.attach.watch import Watch
 from unstuck.cli import main
 from unstuck.config import load_spec
-from unstuck.config.load import check
+from unstuck.config.load import build_spec, check
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.papers.reproduce import redraw
 from unstuck.runner.api import run_spec
-from unstuck.runner.execute import execute
+from unstuck.runner.execute import execute, is_spec_of
 from unstuck.runner.sweep import run_sweep, stored_results
 from unstuck.store.store import Damaged, RunDirectory, Store
 from unstuck.tasks.single_location import SingleLocation
@@ -354,6 +354,15 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_beside_its_own_specification
         directory.remove_checkpoint()
         (directory.path / "status.json").unlink()
         stopped(tiny(), store, 3)
+
+
+def test_the_specification_of_every_stored_run_is_known_as_its_own():
+    directories = list(Store(RESULTS / "store"))
+    assert directories
+    for directory, another in zip(directories, directories[1:] + directories[:1], strict=True):
+        spec = build_spec(directory.spec())
+        assert is_spec_of(directory.spec(), spec)
+        assert not is_spec_of(another.spec(), spec)
 
 
 def test_an_unsigned_checkpoint_of_a_class_of_ones_own_goes_on(tmp_path):

@@ -206,7 +206,7 @@ def _result(status: dict[str, Any] | None) -> Result | None:
     return None if result is None else Result.model_validate(result)
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(yaml.SafeDumper):  # type: ignore[misc]
     """Writes a list that is there twice out twice, since aliases are not read again."""
 
     def ignore_aliases(self, data: Any) -> bool:

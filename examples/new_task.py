@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from unstuck.runner.api import run_spec
 from unstuck.laws import fit_power_law
 from unstuck.models.transformer import Transformer
 from unstuck.papers.style import look, panels, plateau_axes
-from unstuck.store.store import Store
+from unstuck.runner.api import run_spec
 from unstuck.runner.sweep import run_sweep
+from unstuck.store.store import Store
 from unstuck.tasks.task import Batch, Task, config
 
 

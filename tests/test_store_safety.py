@@ -151,6 +151,19 @@ def test_a_lock_that_is_no_file_hangs_nothing(tmp_path, outside, make):
     assert list(swept.failed) == [tiny().run_id]  # the others of a sweep would go on
 
 
+def test_the_lock_of_another_user_is_seen(tmp_path, monkeypatch):
+    """In a store that may be read but not written, a run under way is not taken for one that was interrupted."""
+
+    def denied(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    directory = Store(tmp_path).run("a")
+    with directory.lock():
+        monkeypatch.setattr("unstuck.store.locks.FileLock.acquire", denied)
+        assert directory.is_locked()
+    assert not directory.is_locked()
+
+
 def test_watch_can_be_imported_without_fcntl():
     code = "import sys; sys.modules['fcntl'] = None; import unstuck; unstuck.Watch; import unstuck.runner.sweep"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)

@@ -41,8 +41,25 @@ def is_held(path: Path) -> bool:
             return False
     except Timeout:
         return True
+    except PermissionError:
+        return _is_held_by_another_user(path)
     except OSError:
         return False
+
+
+def _is_held_by_another_user(path: Path) -> bool:
+    """A look at a lock file that may be read but not written, as in a store that users share. Windows has no such
+    look: there nobody seems to hold it."""
+    try:
+        import fcntl  # not on Windows
+
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        return False
+    return False
 
 
 def _check_regular(path: Path) -> bool:

@@ -112,10 +112,16 @@ def test_what_is_no_file_is_not_replaced(tmp_path, capsys):
 
 def test_a_writer_that_was_killed_leaves_nothing_for_good(tmp_path):
     directory = Store(tmp_path).run(tiny().run_id)
-    directory.path.mkdir(parents=True)
-    (directory.path / ".curve.parquet.0123abcd.partial").write_bytes(b"half")
+    (directory.path / "checkpoint").mkdir(parents=True)
+    left = [
+        ".curve.parquet.0123abcd.partial",
+        "checkpoint/.state.safetensors.0123abcd.partial",
+        "checkpoint/.tmpaB3dEf",
+    ]
+    for name in left:
+        (directory.path / name).write_bytes(b"half")
     execute(tiny(), Store(tmp_path), keep=True)
-    assert not list(tmp_path.rglob("*.partial"))
+    assert not any((directory.path / name).exists() for name in left)
 
 
 # -- locks

@@ -50,7 +50,7 @@ def own_directory(path: Path) -> None:
 
 def remove_partial(directory: Path) -> None:
     """Remove what writers that were killed have left in a directory, while nobody else writes there."""
-    for path in directory.glob(f".*{PARTIAL}"):
+    for path in (*directory.glob(f".*{PARTIAL}"), *directory.glob(".tmp??????")):  # the latter by safetensors
         with suppress(OSError):  # such as a directory of that name, which is none of ours
             path.unlink()
 

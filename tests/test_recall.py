@@ -21,8 +21,8 @@ from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.probes.attention import link_columns
 from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
 from unstuck.probes.maps import attention_table, draw_attention
-from unstuck.runner.execute import enough, execute
-from unstuck.store.store import Store
+from unstuck.runner.execute import execute, satisfies, truncate
+from unstuck.store.store import Result, Store
 from unstuck.tasks.recall import Recall, highest
 from unstuck.training.emergence import RisingLookout
 from unstuck.training.loop import Run
@@ -326,16 +326,21 @@ def test_small_evaluations_establish_nothing():
 
 
 def test_a_stored_run_answers_for_the_thresholds_it_crossed():
-    result = {"status": "emerged", "plateau_steps": 90.0, "crossings": {"0.5": 60.0, "0.9": 90.0}, "steps": 100}
-    status = {"state": "finished", "result": result}
-    half = enough(status, load_spec("recall", ["train.thresholds=0.5"]))
-    assert (half["plateau_steps"], half["threshold"]) == (60.0, 0.5)
-    both = enough(status, load_spec("recall", ["train.thresholds=[0.5,0.9]"]))
-    assert (both["plateau_steps"], both["threshold"]) == (90.0, 0.9)
-    assert enough(status, load_spec("recall", ["train.thresholds=[0.5,0.95]"])) is None
-    short = enough(status, load_spec("recall", ["train.thresholds=[0.5,0.9]", "train.max_steps=80"]))
-    assert (short["status"], short["plateau_steps"], short["steps"]) == ("censored", None, 80)
-    assert set(short["crossings"]) == {"0.5"}  # not what came after the steps asked for
+    crossings = {"0.5": 60.0, "0.9": 90.0}
+    stored = Result(status="emerged", plateau_steps=90.0, crossings=crossings, steps=100, final={}, seconds=1.0)
+
+    def answer(*words):
+        spec = load_spec("recall", words)
+        return truncate(stored, spec) if satisfies(stored, spec) else None
+
+    half = answer("train.thresholds=0.5")
+    assert (half.plateau_steps, half.threshold) == (60.0, 0.5)
+    both = answer("train.thresholds=[0.5,0.9]")
+    assert (both.plateau_steps, both.threshold) == (90.0, 0.9)
+    assert answer("train.thresholds=[0.5,0.95]") is None
+    short = answer("train.thresholds=[0.5,0.9]", "train.max_steps=80")
+    assert (short.status, short.plateau_steps, short.steps) == ("censored", None, 80)
+    assert set(short.crossings) == {"0.5"}  # not what came after the steps asked for
 
 
 def test_a_figure_sees_a_longer_run_up_to_the_steps_it_asked_for(tmp_path):

@@ -82,7 +82,7 @@ def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorte
 
 
 def test_a_sweep_starts_its_longest_runs_first(tmp_path, monkeypatch):
-    from unstuck.store import sweep
+    from unstuck.runner import sweep
 
     specs = [run.spec for run in grid("regression", 1, [0], task__T=[4, 16, 8])]
     started = []

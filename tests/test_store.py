@@ -359,7 +359,7 @@ def test_a_look_at_a_run_does_not_make_it_busy(tmp_path, monkeypatch):
         assert directory.is_locked()
         with Store(tmp_path).run("a").lock() as another:
             assert not another
-    monkeypatch.setattr("unstuck.store.store.LOOKS", 1000)
+    monkeypatch.setattr("unstuck.store.locks.PATIENCE", 10)
     with open(tmp_path / "a" / ".lock") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()

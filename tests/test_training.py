@@ -12,8 +12,8 @@ from unstuck.cli import main
 from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
-from unstuck.runner.execute import enough, execute
-from unstuck.store.store import Store
+from unstuck.runner.execute import execute, satisfies, truncate
+from unstuck.store.store import Result, Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.theory import Flow
 from unstuck.training.emergence import FallingLookout
@@ -354,10 +354,10 @@ def test_a_smaller_budget_gets_the_numbers_of_its_own_end(tmp_path):
 def test_what_a_run_that_diverged_says_of_another_budget(words, status, plateau, steps):
     result = {"status": "diverged", "plateau_steps": None, "crossings": {"0.4": 200.0, "0.1": 300.0}, "steps": 5000}
     result |= {"watched": [0.4, 0.1, 0.01], "threshold": 0.01}
-    found = enough({"state": "finished", "result": result}, load_spec("regression", ["train.thresholds=0.1", *words]))
-    assert (found and (found["status"], found["plateau_steps"], found["steps"])) == (
-        status and (status, plateau, steps)
-    )
+    stored = Result(**result, final={}, seconds=1.0)
+    spec = load_spec("regression", ["train.thresholds=0.1", *words])
+    found = truncate(stored, spec) if satisfies(stored, spec) else None
+    assert (found and (found.status, found.plateau_steps, found.steps)) == (status and (status, plateau, steps))
 
 
 def test_a_run_with_maps_goes_on_from_its_checkpoint(tmp_path):

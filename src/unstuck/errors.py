@@ -1,6 +1,7 @@
 """The one exception for a user's mistake: it names the field, the value and what is allowed."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,9 +37,14 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
+_BRIEFLY = reprlib.Repr()  # never looks at more of a value than it shows
+_BRIEFLY.maxlevel, _BRIEFLY.maxlist, _BRIEFLY.maxtuple, _BRIEFLY.maxdict, _BRIEFLY.maxset = 3, 20, 20, 20, 20
+_BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200
+
+
 def _short(value: object, limit: int = 60) -> str:
     try:
-        text = repr(value)
+        text = _BRIEFLY.repr(value)
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits
         return "a number too long to print"
     return text if len(text) <= limit else text[: limit - 3] + "..."

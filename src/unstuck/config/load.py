@@ -14,9 +14,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from unstuck.config.plain_yaml import LARGEST, NotPlain, plain_yaml
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 from unstuck.errors import BadInput, Impossible, nearest
 
@@ -50,7 +50,7 @@ def read_source(source: str) -> dict[str, Any]:
         return _yaml(_presets().joinpath(f"{source}.yaml").read_text(encoding="utf-8"), source)
     path = Path(source)
     if path.suffix in (".yaml", ".yml") and path.is_file():
-        raw = _yaml(path.read_text(encoding="utf-8"), source)
+        raw = _yaml(_text(path), source)
         for section in ("task", "model", "optim"):
             name = raw[section].get("name") if isinstance(raw.get(section), dict) else None
             if isinstance(name, str) and name.endswith(".py"):  # somebody else's file must not choose what is run
@@ -63,11 +63,21 @@ def read_source(source: str) -> dict[str, Any]:
     raise BadInput("SPEC", source, allowed + nearest(source, shipped()))
 
 
+def _text(path: Path) -> str:
+    """What a file says, or more than `plain_yaml` takes."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(LARGEST + 1)
+    except UnicodeDecodeError as e:
+        raise BadInput("SPEC", str(path), "readable YAML, in UTF-8") from e
+
+
 def _yaml(text: str, source: str) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as e:
-        raise BadInput("SPEC", source, f"readable YAML ({' '.join(str(e).split())[:150]})") from e
+        value = plain_yaml(text)
+    except NotPlain as e:
+        field, value = ("SPEC", source) if e.value is None else (f"a value in {source}", e.value)
+        raise BadInput(field, value, e.allowed) from e
     if not isinstance(value, dict):
         raise BadInput("SPEC", source, "YAML with the sections task, model, optim, train, schedule and seed")
     return value
@@ -81,9 +91,9 @@ def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
         if not equals or not key:
             raise BadInput("override", word, "of the form key=value, such as task.T=32")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as e:
-            raise BadInput(key, text, "a plain value") from e
+            value = plain_yaml(text)
+        except NotPlain as e:
+            raise BadInput(key, text, e.allowed) from e
         if isinstance(value, str):
             value = _number(value)
         section, dot, name = key.partition(".")
@@ -174,6 +184,7 @@ def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
     """`values` as an instance of `kind`, or the first thing wrong with them, in one sentence."""
+    _check_names(kind, values, section)
     for name, value in values.items():
         if isinstance(value, bool) and not _may_be_bool(get_type_hints(kind).get(name, bool)):
             raise BadInput(f"{section}.{name}", value, "a number or a word, not true or false")
@@ -188,10 +199,6 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
             said = [x["msg"].removeprefix("Input should be ") for x in errors if x["loc"][0] == name]
             raise BadInput(f"{section}.{name}", first.get("input"), " or ".join(dict.fromkeys(said))) from e
         field, value = (f"{section}.{where}" if where else section), first.get("input")
-        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            names = [f.name for f in dataclasses.fields(kind)]
-            allowed = f"one of {section}'s keys: {', '.join(names)}" + nearest(where, names)
-            raise BadInput(field, value, allowed) from e
         if isinstance(first.get("ctx", {}).get("error"), BadInput):
             raise first["ctx"]["error"] from e
         message = first["msg"].removeprefix("Value error, ")
@@ -199,6 +206,21 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
             raise Impossible(message) from e
         allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
         raise BadInput(field, value, PLAINLY.get(first["type"]) or allowed[0].lower() + allowed[1:]) from e
+
+
+def _check_names(kind: Any, values: Mapping[str, Any], section: str) -> None:
+    """Refuse a key that a dataclass, or one inside it, does not have: most would pass over it without a word."""
+    if not dataclasses.is_dataclass(kind):
+        return
+    names = [f.name for f in dataclasses.fields(kind) if f.init]
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        if name not in names:
+            keys = f"one of {section}'s keys: {', '.join(names)}" if names else f"left out: {section} has no keys"
+            raise BadInput(f"{section}.{name}", value, keys + nearest(name, names))
+        inner = [kind for kind in (hints[name], *get_args(hints[name])) if dataclasses.is_dataclass(kind)]
+        if isinstance(value, dict) and len(inner) == 1:
+            _check_names(inner[0], value, f"{section}.{name}")
 
 
 def _may_be_bool(hint: Any) -> bool:

@@ -18,9 +18,9 @@ import pandas as pd
 from unstuck.config.load import build_spec, merge, read_source
 from unstuck.config.run import RunSpec
 from unstuck.runner.cost import predicted_cost
-from unstuck.runner.execute import enough
+from unstuck.runner.execute import stored_result
 from unstuck.runner.sweep import stored_results
-from unstuck.store.store import Store, watched
+from unstuck.store.store import Result, Store
 
 from .figure import Claim, Job
 
@@ -143,7 +143,7 @@ def finished(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -
                     "run_id": spec.run_id,
                     **_settings(spec, ("layers", "heads", "layer_norm", "query", *also)),
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
-                    "thresholds": json.dumps(watched(result)),
+                    "thresholds": json.dumps(Result.model_validate(result).thresholds),
                     "status": result["status"],
                     "plateau_steps": result["plateau_steps"],
                     **{f"crossing_{threshold}": step for threshold, step in result["crossings"].items()},
@@ -172,7 +172,7 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     where = Store(store)
     for spec in (run.spec for run in runs):
         directory = where.run(spec.run_id)
-        curve = directory.curve() if enough(directory.status(), spec) is not None else None
+        curve = directory.curve() if stored_result(directory, spec) is not None else None
         if curve is not None:
             sizes = _settings(spec, ("heads", "layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
             asked = curve[curve["step"] <= spec.train.max_steps]  # another figure may have wanted it longer

@@ -3,14 +3,16 @@
 import io
 import json
 import math
-import os
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from unstuck.store.files import replace_file, write_text
 
 from . import style
 from .figure import Profile, Progress, is_trained, load, overall, plan, title
@@ -50,7 +52,7 @@ def reproduce(
     table = pd.read_csv(io.StringIO(text))
     seconds = time.perf_counter() - start
     out.mkdir(parents=True, exist_ok=True)
-    _write(out / f"{name}.csv", text)
+    write_text(out / f"{name}.csv", text)
     write_picture(name, table, out)
     result = {
         "figure": name,
@@ -62,7 +64,7 @@ def reproduce(
         "seconds": round(seconds, 2),
         "provenance": provenance(),
     }
-    _write(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_text(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     return result
 
 
@@ -129,7 +131,7 @@ def redraw(name: str, out: Path) -> None:
     table = pd.read_csv(out / f"{name}.csv")
     write_picture(name, table, out)
     result = json.loads((out / f"{name}.json").read_text(encoding="utf-8")) | compared(name, table)
-    _write(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_text(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
@@ -151,12 +153,4 @@ def write_picture(name: str, table: pd.DataFrame, out: Path) -> None:
     with style.look():
         picture = load(name).draw(table)
         for ending in ("png", "pdf"):
-            partial = out / f".{name}.{ending}.partial"
-            picture.savefig(partial, format=ending)
-            os.replace(partial, out / f"{name}.{ending}")
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+            replace_file(out / f"{name}.{ending}", partial(picture.savefig, format=ending))

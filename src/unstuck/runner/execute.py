@@ -9,13 +9,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from unstuck.config import RunSpec
+from unstuck.config.load import check
+from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 from unstuck.errors import Impossible
-from unstuck.store.store import RunDirectory, Store, result_dict, watched
+from unstuck.store.store import Result, RunDirectory, Store
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
@@ -24,49 +26,59 @@ CIRCUIT = 512  # sequences on which ablations are judged
 ENDED = ("emerged", "censored", "diverged", "finished")
 
 
-def enough(status: dict[str, Any] | None, spec: RunSpec) -> dict[str, Any] | None:
-    """The stored result, if it already answers what `spec` asks (the same run, another budget)."""
-    result = (status or {}).get("result")
-    if not result or result["status"] not in ENDED:
+def stored_result(directory: RunDirectory, spec: RunSpec) -> Result | None:
+    """The result on disk, in terms of `spec`, if it answers what that asks and its curve can be read."""
+    result = directory.result()
+    if result is None or not satisfies(result, spec) or not directory.has_curve():
         return None
-    if not set(_names(spec.thresholds)) <= set(_names(watched(result))):
-        return None  # nobody looked
-    if result["status"] == "diverged":
-        return _restated(result, spec)
-    t, crossings = spec.train, result["crossings"]
-    if t.compare and list(t.compare) != result.get("compared", []):  # ref_1, ref_2, ... are in their order
-        return None
-    if t.predictions and not result.get("predicted"):
-        return None
-    if not {x for x in t.maps if x <= result["steps"]} <= set(result.get("mapped", [])):
-        return None
-    if result["steps"] >= t.max_steps:
-        return _restated(result, spec)
+    return truncate(result, spec)
+
+
+def satisfies(result: Result, spec: RunSpec) -> bool:
+    """Does a result already answer what `spec` asks (the same run, another budget)?"""
+    if result.status not in ENDED:
+        return False
+    if not set(_names(spec.thresholds)) <= set(_names(result.thresholds)):
+        return False  # nobody looked
+    if result.status == "diverged":
+        return True
+    t, crossings = spec.train, result.crossings
+    if t.compare and list(t.compare) != result.compared:  # ref_1, ref_2, ... are in their order
+        return False
+    if t.predictions and not result.predicted:
+        return False
+    if not {x for x in t.maps if x <= result.steps} <= set(result.mapped):
+        return False
+    if result.steps >= t.max_steps:
+        return True
     wanted = _names(t.thresholds)
     if not wanted or any(w not in crossings for w in wanted):
-        return None
+        return False
     last = max(crossings[w] for w in wanted)
-    return _restated(result, spec) if result["steps"] >= max(last + t.after, t.at_least) else None
+    return result.steps >= max(last + t.after, t.at_least)
 
 
 def _names(thresholds: Sequence[float]) -> list[str]:
     return [f"{x:g}" for x in thresholds]
 
 
-def _restated(result: dict[str, Any], spec: RunSpec) -> dict[str, Any]:
+def truncate(result: Result, spec: RunSpec) -> Result:
     """A stored result in terms of the thresholds and the budget asked for now."""
     t, wanted, end = spec.train, spec.thresholds, spec.train.max_steps
-    crossings = {name: step for name, step in result["crossings"].items() if step <= end}
-    if result["status"] == "diverged" and end >= result["steps"]:
+    crossings = {name: step for name, step in result.crossings.items() if step <= end}
+    if result.status == "diverged" and end >= result.steps:
         over = max((crossings.get(f"{x:g}", math.inf) for x in wanted), default=math.inf)
-        if max(over + t.after, t.at_least) > result["steps"]:
+        if max(over + t.after, t.at_least) > result.steps:
             return result  # before it would have been over
-    result = {**result, "crossings": crossings, "steps": min(result["steps"], end)}
-    if not wanted:
-        return {**result, "status": "finished", "plateau_steps": None, "threshold": None}
-    emerged = all(f"{x:g}" in crossings for x in wanted)
-    plateau = crossings[f"{wanted[-1]:g}"] if emerged else None
-    return {**result, "status": "emerged" if emerged else "censored", "plateau_steps": plateau, "threshold": wanted[-1]}
+    emerged = bool(wanted) and all(f"{x:g}" in crossings for x in wanted)
+    changes: dict[str, Any] = {
+        "status": ("emerged" if emerged else "censored") if wanted else "finished",
+        "plateau_steps": crossings[f"{wanted[-1]:g}"] if emerged else None,
+        "threshold": wanted[-1] if wanted else None,
+        "crossings": crossings,
+        "steps": min(result.steps, end),
+    }
+    return result.model_copy(update=changes)
 
 
 def execute(
@@ -88,10 +100,14 @@ def execute(
     with directory.lock() as mine:
         if not mine:
             return {"run_id": spec.run_id, "status": "busy", "cached": False}
-        stored = enough(directory.status(), spec)
-        if stored is not None and not (spec.train.predictions and not directory.has_predictions()):
-            return {"run_id": spec.run_id, **_as_of_then(stored, directory), "cached": True}
-        return {"run_id": spec.run_id, **_run(spec, directory, stop, on_row, checkpoint_seconds, keep), "cached": False}
+        stored = stored_result(directory, spec)
+        if spec.train.predictions and not directory.has_predictions():
+            stored = None
+        if stored is not None:
+            found = _at_its_last_step(stored, directory)
+        else:
+            found = _run(spec, directory, stop, on_row, checkpoint_seconds, keep)
+        return {"run_id": spec.run_id, **found.model_dump(), "cached": stored is not None}
 
 
 def _run(
@@ -101,24 +117,27 @@ def _run(
     on_row: Callable[[Any], None],
     checkpoint_seconds: float,
     keep: bool,
-) -> dict[str, Any]:
+) -> Result:
     from unstuck.probes.circuit import find_circuit
     from unstuck.probes.maps import attention_table
     from unstuck.schedule.repetition import repetition_of
     from unstuck.training.loop import Run
 
-    old = (directory.status() or {}).get("result")
+    old = directory.result()
     spec = asked if old is None else _covering(asked, old)
-    before = {} if old is None else {"result": old}
+    before = {} if old is None else {"result": old.model_dump()}
+    unsigned = is_spec_of(directory.spec(), spec)  # before it is written anew
     directory.write_spec(spec)
     others = [_to_compare(spec, RunDirectory(directory.path.parent / run_id)) for run_id in spec.train.compare]
-    run = directory.resume(lambda checkpoint: Run(spec, checkpoint, references=others, repetition=repetition_of(spec)))
+    run = directory.resume(
+        lambda checkpoint: Run(spec, checkpoint, references=others, repetition=repetition_of(spec)), unsigned=unsigned
+    )
     directory.write_status({"state": "running", "step": run.step, **before})
     saved = noted = time.monotonic()
 
     def save() -> None:
         directory.write_checkpoint(run.checkpoint())
-        if old is None or run.step >= old["steps"]:
+        if old is None or run.step >= old.steps:
             directory.write_curve(pd.DataFrame(run.rows))
         directory.write_status({"state": "running", "step": run.step, **before})
 
@@ -140,46 +159,65 @@ def _run(
 
     if run.step == 0:
         on_step(run)
-    result = run.advance(stop=stop, on_row=on_row, on_step=on_step, at_least=0 if old is None else old["steps"])
+    result = run.advance(stop=stop, on_row=on_row, on_step=on_step, at_least=0 if old is None else old.steps)
     save()
+    found = Result.of(result)
     if result.status == "stopped":
         directory.write_status({"state": "stopped", "step": result.steps, **before})
-        return result_dict(result)
+        return found
     mapped = [step for step in spec.train.maps if step <= result.steps]
     if spec.train.maps and result.steps not in mapped:
         keep_map(run)
         mapped.append(result.steps)
-    plain = result_dict(result)
+    kept: dict[str, Any] = {"compared": list(spec.train.compare), "predicted": spec.train.predictions, "mapped": mapped}
     if result.status == "emerged" and hasattr(spec.task, "chance") and "copy_0_0" in result.curve:
-        plain["circuit"] = find_circuit(
-            run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance
-        ).as_dict()
+        circuit = find_circuit(run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance)
+        kept["circuit"] = circuit.as_dict()
     if spec.train.predictions:
         directory.write_predictions(run.looks.predictions())
-    kept = spec.train
-    plain |= {"compared": list(kept.compare), "predicted": kept.predictions, "mapped": mapped}
-    directory.write_status({"state": "finished", "step": result.steps, "result": plain})
+    # Last of all: it is finished when everything else is on disk.
+    directory.write_curve(result.curve)
+    found = found.model_copy(update=kept)
+    directory.write_status({"state": "finished", "step": result.steps, "result": found.model_dump()})
     if result.status in ("emerged", "diverged") and not keep:
         directory.remove_checkpoint()
-    return _as_of_then(_restated(plain, asked), directory)
+    return _at_its_last_step(truncate(found, asked), directory)
 
 
-def _as_of_then(result: dict[str, Any], directory: RunDirectory) -> dict[str, Any]:
+def _at_its_last_step(result: Result, directory: RunDirectory) -> Result:
     """A result whose last values are those of its last step, where the run itself went on: without the circuit that it
     had in the end. One that is still there is said in today's words."""
     curve = directory.curve()
     if curve is None:
         return result
-    if result["steps"] < curve["step"].max():
-        last = curve[curve["step"] <= result["steps"]].iloc[-1].drop("step")
+    if result.steps < curve["step"].max():
+        last = curve[curve["step"] <= result.steps].iloc[-1].drop("step")
         final = {k: float(v) for k, v in last.items() if math.isfinite(v)}
-        mapped = {"mapped": [x for x in result["mapped"] if x <= result["steps"]]} if "mapped" in result else {}
-        return {**{k: v for k, v in result.items() if k != "circuit"}, "final": final, **mapped}
-    if result.get("circuit"):
+        mapped = {"mapped": [x for x in result.mapped if x <= result.steps]} if result.mapped else {}
+        return result.model_copy(update={"circuit": None, "final": final, **mapped})
+    if result.circuit:
         from unstuck.probes.circuit import in_words
 
-        return {**result, "circuit": {**result["circuit"], "says": in_words(result["circuit"], curve)}}
+        return result.model_copy(update={"circuit": {**result.circuit, "says": in_words(result.circuit, curve)}})
     return result
+
+
+def is_spec_of(stored: dict[str, Any] | None, spec: RunSpec) -> bool:
+    """Is a specification on disk that of the same run, whatever its budget? Nothing that it names is loaded."""
+    if stored is None:
+        return False
+    kinds = {"task": type(spec.task), "model": type(spec.model), "optim": OptimSpec, "train": TrainSpec}
+    names = {"task": spec.task_name, "model": spec.model_name}
+    try:
+        parts: dict[str, Any] = {"schedule": check(ScheduleSpec, stored.get("schedule", {}), "schedule")}
+        for section, kind in kinds.items():
+            values = dict(stored[section])
+            if section in names and Path(values.pop("name")).name != Path(names[section]).name:
+                return False
+            parts[section] = check(kind, values, section)
+        return replace(spec, **parts, seed=stored["seed"]).run_id == spec.run_id
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
@@ -195,17 +233,16 @@ def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
     return predictions
 
 
-def _covering(spec: RunSpec, old: dict[str, Any]) -> RunSpec:
+def _covering(spec: RunSpec, old: Result) -> RunSpec:
     """The specification with a budget that also covers what an earlier result says, and keeps what it kept."""
     t = spec.train
+    maps = {*t.maps, *(x for x in old.mapped if x < old.steps)}  # the last is kept anyway
     train = replace(
         t,
-        thresholds=tuple(sorted({*t.thresholds, *watched(old)}, reverse=True)),
-        max_steps=max(t.max_steps, old["steps"]),
-        maps=tuple(
-            sorted({*t.maps, *(x for x in old.get("mapped", []) if x < old["steps"])})
-        ),  # the last is kept anyway
-        predictions=t.predictions or old.get("predicted", False),
-        compare=t.compare or tuple(old.get("compared", ())),
+        thresholds=tuple(sorted({*t.thresholds, *old.thresholds}, reverse=True)),
+        max_steps=max(t.max_steps, old.steps),
+        maps=tuple(sorted(maps)),
+        predictions=t.predictions or old.predicted,
+        compare=t.compare or tuple(old.compared),
     )
     return replace(spec, train=train)

@@ -26,7 +26,7 @@ from unstuck.config.load import build_spec, merge, parse_overrides, read_source
 from unstuck.config.run import RunSpec
 from unstuck.errors import BadInput, Impossible
 from unstuck.runner.cost import predicted_cost
-from unstuck.runner.execute import CHECKPOINT_SECONDS, enough, execute
+from unstuck.runner.execute import CHECKPOINT_SECONDS, execute, stored_result
 from unstuck.runner.interrupts import interrupts, uninterrupted
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.store.store import Store
@@ -115,11 +115,11 @@ def stored_results(unit: Unit, store: Store) -> list[dict[str, Any]] | None:
     results: list[dict[str, Any]] = []
     best = math.inf
     for spec in unit:
-        result = enough(store.run(spec.run_id).status(), limited(spec, best))
+        result = stored_result(store.run(spec.run_id), limited(spec, best))
         if result is None:
             return None
-        results.append({"run_id": spec.run_id, **result, "cached": True})
-        best = min(best, result["plateau_steps"] or math.inf)
+        results.append({"run_id": spec.run_id, **result.model_dump(), "cached": True})
+        best = min(best, result.plateau_steps or math.inf)
     return results
 
 

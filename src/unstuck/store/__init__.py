@@ -1,5 +1,5 @@
-"""The run store, and sweeps over it."""
+"""Runs on disk: layout, locks, checkpoints, results. Knows nothing of how runs are made."""
 
-from unstuck.store.store import Store
+from unstuck.store.store import Result, Store
 
-__all__ = ["Store"]
+__all__ = ["Result", "Store"]

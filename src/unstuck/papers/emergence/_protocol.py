@@ -18,7 +18,7 @@ from unstuck.forecast.prior import FORMULAS, extrapolation_error, opinion
 from unstuck.forecast.signals import SIGNALS, available, chance
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.emergence import _seen
-from unstuck.store.store import Store, watched
+from unstuck.store.store import Store
 
 Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
@@ -40,10 +40,10 @@ def finished_runs(store: Store) -> Iterator[Measured]:
     """Every finished run of regression (as in Figure 3: random positions, flagged) and recall in a store, but those
     under a diversity schedule; `plateau` is the last step of one that did not emerge."""
     for directory in store:
-        result = (directory.status() or {}).get("result")
+        result = directory.result()
         curve = directory.curve()
         spec = directory.spec() or {}
-        if not result or result["status"] not in ("emerged", "censored") or curve is None or "schedule" in spec:
+        if result is None or result.status not in ("emerged", "censored") or curve is None or "schedule" in spec:
             continue
         task, model = spec["task"], spec["model"]
         if task["name"] not in ("single_location", "recall") or "layers" not in model:
@@ -53,13 +53,13 @@ def finished_runs(store: Store) -> Iterator[Measured]:
         if task.get("joined") or not model.get("skip", True) or model.get("embedding", "linear") != "linear":
             continue  # a figure's variants of the task or the model, which forecasts are not about
         wanted = 0.5 if task["name"] == "recall" else 0.1
-        plateau = result["crossings"].get(f"{wanted:g}")
-        if plateau is None and wanted not in watched(result):
+        plateau = result.crossings.get(f"{wanted:g}")
+        if plateau is None and wanted not in result.thresholds:
             continue
         settings = {k: model[k] for k in ("layers", "heads", "qk", "layer_norm")}
         settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
         settings |= {"run_id": directory.path.name, "seed": spec["seed"]}
-        settings |= {"plateau": result["steps"] if plateau is None else plateau, "emerged": plateau is not None}
+        settings |= {"plateau": result.steps if plateau is None else plateau, "emerged": plateau is not None}
         yield {**task, **settings}, curve
 
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from unstuck.errors import BadInput
 from unstuck.papers.provenance import provenance
+from unstuck.store.files import write_text
 from unstuck.view.report.figures import figures_of
 from unstuck.view.report.runs import MEASURES, runs_of
 
@@ -56,7 +57,7 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
         provenance=provenance(),
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
+    write_text(target, html)
     return target
 
 

@@ -16,7 +16,7 @@ is read at, in those of a `Watch` the mean over all rows. Reading gives them the
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -32,7 +32,8 @@ Array = NDArray[np.float64]
 Row = dict[str, float]
 Source = Literal["run", "watch", "foreign"]
 
-STEP = "step"
+STEP, TEST_LOSS = "step", "test_loss"
+RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 #: What is measured of a head, in the field's words, and how its columns begin.
 MEASURES = {
     "attention": "attn",  # from the read-out position to the relevant tokens
@@ -52,7 +53,7 @@ _HEAD = re.compile(f"({_PREFIXES})_{_NUMBER}_{_NUMBER}")
 _ALIGNMENT = re.compile(f"align_{_NUMBER}_{_NUMBER}")
 _LOSS = re.compile(r"loss(?![a-z_]*(scale|weight))")  # the scale and the weight of a loss are none
 #: Names of a loss, that on held-out data first.
-_LOSSES = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
+_LOSSES = (TEST_LOSS, "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
 _ACCURACIES = ("test_accuracy", "eval_accuracy", "val_accuracy", "accuracy", "train_accuracy")
 
 
@@ -115,10 +116,13 @@ def is_loss(column: str) -> bool:
     return _LOSS.search(column.lower()) is not None
 
 
-def renamed(frame: pd.DataFrame, source: Source) -> pd.DataFrame:
-    """A table with today's names for columns of earlier versions."""
-    old = {str(c): _renamed(str(c), source) for c in frame if str(c).startswith(f"{OLD_ENTROPY}_")}
-    return frame.rename(columns=old) if old else frame
+def renamed(frame: pd.DataFrame, source: Source | Callable[[], Source]) -> pd.DataFrame:
+    """A table with today's names for columns of earlier versions; whose it is need be found out only if it has any."""
+    old = [str(c) for c in frame if str(c).startswith(f"{OLD_ENTROPY}_")]
+    if not old:
+        return frame
+    whose = source() if callable(source) else source
+    return frame.rename(columns={c: _renamed(c, whose) for c in old})
 
 
 def renamed_row(row: Mapping[str, float], source: Source) -> Row:
@@ -255,7 +259,11 @@ class Curve:
     @property
     def rungs(self) -> Array:
         """KL of each truncated truth A*_{1:i} to the model, (rows, groups)."""
-        return self._block(_numbered(self.columns, "kl"))
+        return self._block(self.rung_names)
+
+    @property
+    def rung_names(self) -> list[str]:
+        return _numbered(self.columns, "kl")
 
     @property
     def references(self) -> Array:
@@ -273,6 +281,11 @@ class Curve:
     def measures(self) -> list[str]:
         """The measures of heads that the curve has."""
         return list(self._places)
+
+    def head_names(self, *measures: str) -> list[str]:
+        """The columns of these measures, as they stand in the table."""
+        mine = {c for measure in measures for c in self._places.get(measure, {}).values()}
+        return [c for c in self.columns if c in mine]
 
     def heads(self, measure: str) -> Array:
         """A measure of every head, (rows, layers, heads); NaN where a head has none."""

@@ -150,7 +150,7 @@ def _run(
         keep_map(run)
         mapped.append(result.steps)
     plain = result_dict(result)
-    if result.status == "emerged" and hasattr(spec.task, "chance") and "copy_0_0" in result.curve:
+    if result.status == "emerged" and hasattr(spec.task, "chance") and "copying" in result.curve.measures:
         plain["circuit"] = find_circuit(
             run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance
         ).as_dict()

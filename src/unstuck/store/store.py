@@ -21,6 +21,7 @@ import pandas as pd
 import yaml
 
 from unstuck.config import RunSpec
+from unstuck.curve import renamed
 from unstuck.errors import Impossible
 
 R = TypeVar("R")
@@ -52,7 +53,12 @@ class RunDirectory:
 
     def curve(self) -> pd.DataFrame | None:
         """What was measured, a row a look, all numbers."""
-        return self._table("curve.parquet", {"step"})
+        curve = self._table("curve.parquet", {"step"})
+        if curve is None:
+            return None
+        return renamed(
+            curve, lambda: "watch" if (self.spec() or {}).get("task", {}).get("name") == "watched" else "run"
+        )
 
     def maps(self) -> pd.DataFrame | None:
         """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py)."""

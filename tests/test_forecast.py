@@ -131,7 +131,7 @@ def test_a_law_that_has_not_come_true_does_not_outweigh_a_sign():
     assert both.refuted == 100
     hopeless = pd.read_csv(Path(__file__).parents[1] / "results" / "hopeless.csv")
     for _, run in hopeless[hopeless["seed"] >= 10].groupby(["kind", "seed"]):
-        said = Forecaster("gain", prior=(530, 0.078)).of_curve(run)
+        said = Forecaster("gain", prior=(530, 0.078)).of_curve(Curve.from_frame(run, "run"))
         assert (said.plateau, said.refuted) == (None, 530)
 
 
@@ -412,10 +412,33 @@ def test_a_rise_counts_if_no_head_that_matters_falls_half_as_much(start, other, 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
 def test_a_stored_run_is_forecast_from_its_first_half():
-    curve = pd.read_parquet(STORE / "f4ccb0e4812a3497" / "curve.parquet")  # T = 64, d = 32: 2,550 steps
+    curve = read_curve(STORE / "f4ccb0e4812a3497")  # T = 64, d = 32: 2,550 steps
     for share in (0.4, 0.5, 0.7):
-        found = Forecaster().of_curve(curve[curve["step"] <= share * 2550])
+        found = Forecaster().of_curve(curve.truncate(share * 2550))
         assert found.plateau == pytest.approx(2550, rel=0.3)
+
+
+#: Of runs of the store up to a part of their steps: median and interval as they were before curves had a type.
+PINNED = {
+    ("00814285a22f2052", 0.3, "auto"): (2532.3920279501776, 1938.7486359382121, 3307.8503586479346),
+    ("00814285a22f2052", 0.6, "auto"): (2325.0475687987164, 2160.102991250575, 2546.1659104654013),
+    ("00814285a22f2052", 0.6, "sharpening"): (2633.4206962637477, 2301.1213791961372, 3036.826714104953),
+    ("00814285a22f2052", 0.6, "parting"): (2584.0714935146043, 2281.8582843836043, 2947.945259316291),
+    ("02e0e96011fdd5d6", 0.6, "sharpening"): (263.17497545409014, 176.1433842272876, 396.0292245046296),
+    ("06b14e3fa87ece49", 0.6, "parting"): (658.3247570569879, 604.6849913283585, 740.1238451021818),
+    ("1d1da172ce693141", 0.3, "auto"): (5873.383570155103, 4759.20405118923, 8080.063189002675),
+    ("2d5efb01f8d8a615", 0.6, "links"): (5294.329771215457, 3902.6725323689375, 7308.757422145067),
+}
+
+
+@pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
+@pytest.mark.parametrize(("run", "share", "signal"), PINNED)
+def test_forecasts_of_stored_runs_are_what_they_were(run, share, signal):
+    table = Store(STORE).run(run).curve()
+    curve = Curve.from_frame(table, "run")
+    for known in (curve.truncate(share * curve.steps.max()), table[table["step"] <= share * table["step"].max()]):
+        said = Forecaster(signal).told(known)
+        assert (said.plateau, said.low, said.high) == pytest.approx(PINNED[run, share, signal], rel=1e-12)
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):

@@ -48,7 +48,8 @@ NEW_ENTROPY = {"run": "readout_entropy", "watch": "row_entropy", "foreign": "row
 ENOUGH_ROWS = 10  # with a finite value: of a loss that has fewer nothing can be told
 
 _NUMBER = "(0|[1-9][0-9]*)"
-_PREFIXES = "|".join([*MEASURES.values(), OLD_ENTROPY, "(?:readout_)?group[1-9][0-9]*"])
+_GROUP = re.compile("(?:readout_)?group[1-9][0-9]*")
+_PREFIXES = "|".join([*MEASURES.values(), OLD_ENTROPY, _GROUP.pattern])
 _HEAD = re.compile(f"({_PREFIXES})_{_NUMBER}_{_NUMBER}")
 _ALIGNMENT = re.compile(f"align_{_NUMBER}_{_NUMBER}")
 _LOSS = re.compile(r"loss(?![a-z_]*(scale|weight))")  # the scale and the weight of a loss are none
@@ -84,6 +85,17 @@ def reference_columns(distances: Iterable[float]) -> Row:
 def set_columns(measure: str, values: Mapping[str, float]) -> Row:
     """A measure on each set of sequences: `test_loss`, `clean_loss`, ..."""
     return {f"{name}_{measure}": value for name, value in values.items()}
+
+
+def context_columns(contexts: Iterable[int]) -> dict[str, str]:
+    """New names of the references where they are models of a restricted context: {"ref_1": "context_4"}."""
+    return {f"ref_{i + 1}": f"context_{context}" for i, context in enumerate(contexts)}
+
+
+def predictor(column: str) -> tuple[str, int]:
+    """What a KL is to: `("truth", 2)` the truncated truth A*_{1:2}, `("context", 4)` a model that sees 4 tokens."""
+    name, _, number = column.rpartition("_")
+    return {"kl": "truth", "context": "context"}[name], int(number)
 
 
 def pattern(measure: str) -> str:
@@ -273,7 +285,18 @@ class Curve:
     @property
     def contexts(self) -> dict[int, Array]:
         """KL to a model that sees so many tokens, the fewest first."""
-        return {int(c.rpartition("_")[2]): self.values(c) for c in _numbered(self.columns, "context")}
+        return {predictor(c)[1]: self.values(c) for c in self.context_names}
+
+    @property
+    def context_names(self) -> list[str]:
+        return _numbered(self.columns, "context")
+
+    @property
+    def ladder_names(self) -> list[str]:
+        """The columns about truths, contexts and groups, as they stand in the table."""
+        groups = [m for m in self.measures if _GROUP.fullmatch(m)]
+        mine = {*self.rung_names, *self.context_names, *self.head_names(*groups)}
+        return [c for c in self.columns if c in mine or _ALIGNMENT.fullmatch(c)]
 
     # -- numbers of each head
 

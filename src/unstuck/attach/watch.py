@@ -1,6 +1,5 @@
 """`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
 
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ class Watch:
     `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to
     watch: True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has
     another shape, as that of an encoder to a decoder's, are passed over. Of a task that is learnt in two steps name
-    both: `{"attn": mask, "copy": mask}`, where the answer is found and what has to be copied there first. With
+    both: `{"attention": mask, "copying": mask}`, where the answer is found and what has to be copied there first. With
     `vocabulary`, a model of token indices is also tested for induction on random sequences of `length` that repeat
     themselves; give it a list of indices where your data have but some of them, since a model knows nothing of
     those it never saw. `tokens` makes the model's input from such a batch where it is more than the tensor itself.

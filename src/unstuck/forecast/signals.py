@@ -3,8 +3,8 @@
 `gain` needs to know which tokens matter. On a sequence that repeats itself one does, and `induction` is the gain there.
 `links` goes by any link that a task in two steps needs, as recall does: from the query to the value, from the value to
 its key. `sharpening` and `parting` need not know: they go by the entropy at the read-out position, on which they were
-calibrated, and not by that of all rows, which a `Watch` has. They count from a fraction of the steps ago, not from the start: entropy drifts in
-the first steps of every run, whether or not it will emerge.
+calibrated, and not by that of all rows, which a `Watch` has. They count from a fraction of the steps ago, not from the
+start: entropy drifts in the first steps of every run, whether or not it will emerge.
 """
 
 from collections.abc import Callable

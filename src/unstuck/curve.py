@@ -72,6 +72,11 @@ def head_columns(measure: str, layer: int, values: Iterable[float]) -> Row:
     return {f"{prefix}_{layer}_{head}": float(value) for head, value in enumerate(values)}
 
 
+def at_readout(measure: str) -> str:
+    """The measure of a group from the read-out position alone."""
+    return f"readout_{measure}"
+
+
 def alignment_columns(alignment: Sequence[Sequence[float]]) -> Row:
     """A number of each head and group."""
     return {f"align_{h}_{g + 1}": float(a) for h, row in enumerate(alignment) for g, a in enumerate(row)}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.curve import Curve, Row, head_columns, place, renamed_row
+from unstuck.curve import Curve, Row, head_columns, place
 from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
@@ -205,7 +205,7 @@ class Watch:
             raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
         known = curve if before is None else curve[curve["step"] < _whole_step(before)]
         rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_dict("records"))
-        self.rows = [{sys.intern(k): v for k, v in renamed_row(row, "watch").items() if v == v} for row in rows]
+        self.rows = [{sys.intern(k): v for k, v in row.items() if v == v} for row in rows]
         return self
 
     def save(self, directory: str | Path) -> Path:

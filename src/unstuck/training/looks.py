@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
-from unstuck.curve import Row, alignment_columns, head_columns, reference_columns, set_columns
+from unstuck.curve import Row, alignment_columns, at_readout, head_columns, reference_columns, set_columns
 from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Task
@@ -80,7 +80,7 @@ class Looks:
             columns |= link_columns(maps, links)
             if hasattr(task, "groups"):
                 columns |= link_columns(
-                    [m[:, :, -1:] for m in maps], {f"readout_{k}": v[:, -1:] for k, v in links.items()}
+                    [m[:, :, -1:] for m in maps], {at_readout(k): v[:, -1:] for k, v in links.items()}
                 )
                 columns |= self._ladder_columns(maps[-1], links)
         else:

@@ -38,8 +38,9 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     if table.empty:
         return table
     table["best"] = table.groupby("run_id")["excess_loss"].cummin()
-    kept = [c for c in table if not c.startswith(("group", "readout", "align"))]
-    return table[kept]
+    curve = Curve.of(table)
+    of_heads = {*curve.ladder_names} - {*curve.rung_names, *curve.context_names}
+    return table[[c for c in table if c not in of_heads]]
 
 
 def _contexts(table: pd.DataFrame) -> list[str]:

@@ -115,7 +115,7 @@ WORDS = [
 
 def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):
     whole = under_way(WORDS).advance()
-    levels = whole.curve["repetition"].tolist()
+    levels = whole.curve.values("repetition").tolist()
     assert levels[0] == 0
     assert max(levels) == 0.5
     first, count = under_way(WORDS), iter(range(10**6))
@@ -125,7 +125,7 @@ def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):
     directory.write_checkpoint(first.checkpoint())
     assert first.repetition.signs
     second = under_way(WORDS, directory.read_checkpoint()).advance()
-    pd.testing.assert_frame_equal(second.curve, whole.curve)
+    pd.testing.assert_frame_equal(second.curve.to_frame(), whole.curve.to_frame())
 
 
 def test_a_scheduled_run_is_another_run_and_bad_schedules_are_refused():

@@ -14,12 +14,13 @@ from scipy.special import erf, erfinv
 from unstuck import Forecaster
 from unstuck.cli import main
 from unstuck.config import load_spec
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast.calibration import Calibration, by_theory, calibrate, shipped
 from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.signals import available, gain, links, parting, sharpening
-from unstuck.forecast.sources import astray, loss_column, read_curve
+from unstuck.forecast.sources import astray, read_curve
 from unstuck.papers.emergence import _protocol as protocol
 from unstuck.papers.emergence._protocol import emerged_runs
 from unstuck.runner.execute import execute
@@ -130,7 +131,7 @@ def test_a_law_that_has_not_come_true_does_not_outweigh_a_sign():
     assert both.refuted == 100
     hopeless = pd.read_csv(Path(__file__).parents[1] / "results" / "hopeless.csv")
     for _, run in hopeless[hopeless["seed"] >= 10].groupby(["kind", "seed"]):
-        said = Forecaster("gain", prior=(530, 0.078)).of_curve(run)
+        said = Forecaster("gain", prior=(530, 0.078)).of_curve(Curve.from_frame(run, "run"))
         assert (said.plateau, said.refuted) == (None, 530)
 
 
@@ -163,9 +164,11 @@ def test_a_loss_that_is_no_longer_written_has_not_diverged_where_another_is():
     assert Forecaster().told(curve).diverged is None
     assert Forecaster().told(curve.drop(columns="loss")).diverged == "not finite"
     rising = pd.DataFrame({"step": steps, "Value": np.linspace(0.02, 0.92, 60)})  # an accuracy, as it is exported
-    assert astray(rising, "Value") is None
-    assert astray(rising.rename(columns={"Value": "loss"}).assign(loss=np.where(steps < 50, 1.0, 99.0)), "loss")
-    assert astray(pd.DataFrame({"step": [1.0, 1.0, 5.0], "loss": [1.0, 1.0, math.nan]}), "loss") is None
+    assert astray(Curve.of(rising), "Value") is None
+    far = pd.DataFrame({"step": steps, "loss": np.where(steps < 50, 1.0, 99.0)})
+    assert astray(Curve.of(far), "loss")
+    ended = pd.DataFrame({"step": [1.0, 1.0, 5.0], "loss": [1.0, 1.0, math.nan]})
+    assert astray(Curve.of(ended), "loss") is None
 
 
 def test_what_ended_is_what_is_said_to_have():
@@ -180,11 +183,12 @@ def test_what_ended_is_what_is_said_to_have():
 
 
 def test_measures_in_another_unit_or_of_words_are_refused():
-    curve = pd.DataFrame({"step": [0.0, 10.0, 20.0], "entropy_0_0": [3.1, 3.0, 2.9]})
-    with pytest.raises(BadInput, match=r"entropy_0_0 is '3\.1', but must be from 0 to 1"):
-        Forecaster().of_curve(curve)
-    with pytest.raises(BadInput, match="made of numbers"):
-        Forecaster().told(curve.assign(entropy_0_0=0.9, loss=["low", "high", "low"]))
+    for name in ("readout_entropy_0_0", "row_entropy_0_0"):
+        curve = pd.DataFrame({"step": [0.0, 10.0, 20.0], name: [3.1, 3.0, 2.9]})
+        with pytest.raises(BadInput, match=rf"{name} is '3\.1', but must be from 0 to 1"):
+            Forecaster().of_curve(curve)
+        with pytest.raises(BadInput, match="made of numbers"):
+            Forecaster().told(curve.assign(**{name: 0.9}, loss=["low", "high", "low"]))
 
 
 @given(st.integers(12, 200), st.floats(1e-4, 1e-2), st.floats(0.1, 10))
@@ -337,10 +341,11 @@ def test_signals_are_zero_at_the_start_and_grow():
             "step": [0, 10, 20],
             "attn_0_0": [0.1, 0.1, 0.2],
             "attn_0_1": [0.2, 0.1, 0.1],
-            "entropy_0_0": [2.0, 1.9, 1.0],
-            "entropy_0_1": [2.0, 2.1, 2.0],
+            "readout_entropy_0_0": [2.0, 1.9, 1.0],
+            "readout_entropy_0_1": [2.0, 2.1, 2.0],
         }
     )
+    curve = Curve.from_frame(curve)
     assert gain(curve) == pytest.approx([0, 0, math.log(2)])
     assert sharpening(curve) == pytest.approx([0, 0.1, 0.9])  # since the row before, not since the start
     assert parting(curve) == pytest.approx([0, 0.1, 0.4])
@@ -374,7 +379,7 @@ def test_a_task_in_two_steps_goes_by_the_link_that_is_ahead():
     still = curve.assign(**{c: 0.1 for c in curve if c != "step"})
     copying = curve.rename(columns=lambda c: c.replace("attn", "copy"))
     both = still.merge(copying, on="step")
-    assert links(both) == pytest.approx(gain(curve))
+    assert links(Curve.of(both)) == pytest.approx(gain(Curve.of(curve)))
     assert available(both)[:2] == ["links", "gain"]
     said = Forecaster().of_curve(both)
     assert (said.signal, said.sign) == ("links", True)
@@ -407,16 +412,39 @@ def test_a_rise_counts_if_no_head_that_matters_falls_half_as_much(start, other, 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
 def test_a_stored_run_is_forecast_from_its_first_half():
-    curve = pd.read_parquet(STORE / "f4ccb0e4812a3497" / "curve.parquet")  # T = 64, d = 32: 2,550 steps
+    curve = read_curve(STORE / "f4ccb0e4812a3497")  # T = 64, d = 32: 2,550 steps
     for share in (0.4, 0.5, 0.7):
-        found = Forecaster().of_curve(curve[curve["step"] <= share * 2550])
+        found = Forecaster().of_curve(curve.truncate(share * 2550))
         assert found.plateau == pytest.approx(2550, rel=0.3)
+
+
+#: Of runs of the store up to a part of their steps: median and interval as they were before curves had a type.
+PINNED = {
+    ("00814285a22f2052", 0.3, "auto"): (2532.3920279501776, 1938.7486359382121, 3307.8503586479346),
+    ("00814285a22f2052", 0.6, "auto"): (2325.0475687987164, 2160.102991250575, 2546.1659104654013),
+    ("00814285a22f2052", 0.6, "sharpening"): (2633.4206962637477, 2301.1213791961372, 3036.826714104953),
+    ("00814285a22f2052", 0.6, "parting"): (2584.0714935146043, 2281.8582843836043, 2947.945259316291),
+    ("02e0e96011fdd5d6", 0.6, "sharpening"): (263.17497545409014, 176.1433842272876, 396.0292245046296),
+    ("06b14e3fa87ece49", 0.6, "parting"): (658.3247570569879, 604.6849913283585, 740.1238451021818),
+    ("1d1da172ce693141", 0.3, "auto"): (5873.383570155103, 4759.20405118923, 8080.063189002675),
+    ("2d5efb01f8d8a615", 0.6, "links"): (5294.329771215457, 3902.6725323689375, 7308.757422145067),
+}
+
+
+@pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
+@pytest.mark.parametrize(("run", "share", "signal"), PINNED)
+def test_forecasts_of_stored_runs_are_what_they_were(run, share, signal):
+    table = Store(STORE).run(run).curve()
+    curve = Curve.from_frame(table, "run")
+    for known in (curve.truncate(share * curve.steps.max()), table[table["step"] <= share * table["step"].max()]):
+        said = Forecaster(signal).told(known)
+        assert (said.plateau, said.low, said.high) == pytest.approx(PINNED[run, share, signal], rel=1e-12)
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     with pytest.raises(BadInput, match="one of auto, links, gain"):
         Forecaster("grain")
-    with pytest.raises(BadInput, match="attn_L_H, induction_L_H or entropy_L_H"):
+    with pytest.raises(BadInput, match="attn_L_H, induction_L_H or readout_entropy_L_H"):
         Forecaster().of_curve(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.parquet").write_bytes(b"not a table")
@@ -457,7 +485,7 @@ def test_curves_come_from_csv_tensorboard_and_wandb(tmp_path, offline_wandb):
     with pytest.raises(BadInput, match=r"a \.wandb file that can be read"):
         read_curve(damaged)
     for source in (tmp_path / "c.csv", mine, tmp_path / "tensors", file):
-        found = read_curve(source)
+        found = read_curve(source).to_frame()
         assert found["step"].tolist() == curve["step"].tolist()
         assert found["attn_1_1"].to_numpy() == pytest.approx(curve["attn_1_1"].to_numpy(), rel=1e-5)
 
@@ -476,7 +504,7 @@ def test_the_command_forecasts_a_run_directory(tmp_path, capsys):
 
 
 def test_the_induction_score_is_read_like_attention():
-    curve = by_the_law(1000, upto=0.6).assign(entropy_0_0=1.0)
+    curve = by_the_law(1000, upto=0.6).assign(readout_entropy_0_0=1.0)
     scored = curve.rename(columns=lambda c: c.replace("attn", "induction"))
     found = Forecaster(calibrations=exact()).of_curve(scored)
     assert found.signal == "induction"
@@ -513,7 +541,7 @@ def test_rows_that_do_not_go_back_far_enough_cannot_tell():
     ],
 )
 def test_which_column_is_the_loss(columns, chosen):
-    assert loss_column(pd.DataFrame(columns=columns)) == chosen
+    assert Curve.from_frame(pd.DataFrame(columns=columns)).loss_name == chosen
 
 
 def scored(said, low, high, plateau=1000.0, step=400.0):
@@ -539,7 +567,7 @@ def test_gradients_are_compared_between_parts_of_the_plateau():
     runs = [
         (
             {**protocol.HOPELESS, "plateau": end},
-            pd.DataFrame({"step": steps, "grad_norm": np.where(steps < at, 4.0, 3.0)}),
+            Curve.of(pd.DataFrame({"step": steps, "grad_norm": np.where(steps < at, 4.0, 3.0)})),
         )
         for end, at in ((1000.0, 550), (800.0, 440))
     ]
@@ -554,17 +582,17 @@ def test_from_next_to_nothing_to_little_is_no_gain():
     """A head that begins at a millionth does not hide one that follows the progress law."""
     law = by_the_law(5000, upto=0.4)
     faint = law.assign(attn_0_1=np.geomspace(1e-6, 1e-4, len(law)))
-    assert np.array_equal(gain(faint), gain(law))
+    assert np.array_equal(gain(Curve.of(faint)), gain(Curve.of(law)))
 
 
 def test_a_line_is_extrapolated_to_the_threshold():
     steps = np.arange(0, 101, 10.0)
-    falling = pd.DataFrame({"step": steps, "test_loss": 1 - 0.005 * steps})
-    assert protocol.by_loss(falling, 0.1, "test_loss") == pytest.approx(180)
-    assert protocol.by_loss(falling, 0.6, "test_loss") == 100  # the line has passed it
-    assert protocol.by_loss(falling.assign(test_loss=falling["test_loss"][::-1].to_numpy()), 0.1, "test_loss") == 1e5
+    falls, rises = (pd.DataFrame({"step": steps, "test_loss": 1 + slope * steps}) for slope in (-0.005, 0.005))
+    assert protocol.by_loss(Curve.of(falls), 0.1, "test_loss") == pytest.approx(180)
+    assert protocol.by_loss(Curve.of(falls), 0.6, "test_loss") == 100  # the line has passed it
+    assert protocol.by_loss(Curve.of(rises), 0.1, "test_loss") == 1e5
     rising = pd.DataFrame({"step": steps, "test_accuracy": 0.001 * steps})
-    assert protocol.by_loss(rising, 0.5, "test_accuracy") == pytest.approx(500)
+    assert protocol.by_loss(Curve.of(rising), 0.5, "test_accuracy") == pytest.approx(500)
 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
@@ -626,9 +654,9 @@ def test_the_clock_of_a_trainer_comes_before_that_of_its_logger(tmp_path):
     for name in ("train/global_step", "trainer/global_step"):
         table = pd.DataFrame({"_step": range(5), "train/loss": 1.0, name: np.arange(5) * 500})
         table.to_csv(tmp_path / "curve.csv", index=False)
-        assert read_curve(tmp_path / "curve.csv")["step"].tolist() == [0, 500, 1000, 1500, 2000]
+        assert read_curve(tmp_path / "curve.csv").steps.tolist() == [0, 500, 1000, 1500, 2000]
     table.assign(step=np.arange(5) * 7).to_csv(tmp_path / "curve.csv", index=False)
-    assert read_curve(tmp_path / "curve.csv")["step"].tolist() == [0, 7, 14, 21, 28]
+    assert read_curve(tmp_path / "curve.csv").steps.tolist() == [0, 7, 14, 21, 28]
 
 
 def test_what_is_logged_apart_from_the_trainer_goes_by_its_last_step(tmp_path):
@@ -636,8 +664,8 @@ def test_what_is_logged_apart_from_the_trainer_goes_by_its_last_step(tmp_path):
     table = table.assign(loss=[3.0, None, 2.0, None, 1.0, None], attn_0_0=[None, 0.1, None, 0.2, None, 0.3])
     table.to_csv(tmp_path / "curve.csv", index=False)
     curve = read_curve(tmp_path / "curve.csv")
-    assert curve["step"].tolist() == [0, 500, 1000]
-    assert curve["attn_0_0"].tolist() == [0.1, 0.2, 0.3]
+    assert curve.steps.tolist() == [0, 500, 1000]
+    assert curve.head("attention", 0, 0).tolist() == [0.1, 0.2, 0.3]
     table.drop(columns="_step").to_csv(tmp_path / "curve.csv", index=False)
     with pytest.warns(UserWarning, match="3 of 6 rows have no step in their column train/global_step"):
         read_curve(tmp_path / "curve.csv")
@@ -647,14 +675,14 @@ def test_what_is_logged_apart_from_the_trainer_goes_by_its_last_step(tmp_path):
 def test_other_separators_are_read(tmp_path, separator):
     lines = [f"{step}{separator}{1 / (step + 1)}" for step in range(5)]
     (tmp_path / "curve.csv").write_text("\n".join([f"step{separator}loss", *lines]))
-    assert read_curve(tmp_path / "curve.csv")["loss"].tolist() == [1 / (step + 1) for step in range(5)]
+    assert read_curve(tmp_path / "curve.csv").loss.tolist() == [1 / (step + 1) for step in range(5)]
 
 
 def test_a_step_may_be_missing_in_a_column_of_whole_numbers(tmp_path):
     table = pd.DataFrame({"step": pd.array([0, None, 2], dtype="Int64"), "loss": [1.0, 0.9, 0.8]})
     table.to_parquet(tmp_path / "curve.parquet")
     with pytest.warns(UserWarning, match="1 of 3 rows have no step"):
-        assert read_curve(tmp_path / "curve.parquet")["step"].tolist() == [0, 2]
+        assert read_curve(tmp_path / "curve.parquet").steps.tolist() == [0, 2]
 
 
 def test_what_is_dropped_of_a_curve_is_said(tmp_path):
@@ -665,12 +693,12 @@ def test_what_is_dropped_of_a_curve_is_said(tmp_path):
         assert len(read_curve(path)) == 20
     path.write_text("step,loss\n" + "\n".join(f'{k},"0,5{k}"' for k in range(9)))
     with pytest.warns(UserWarning, match="column loss holds no numbers, but such as '0,50'"):
-        assert list(read_curve(path)) == ["step"]
+        assert read_curve(path).columns == ["step"]
 
 
 def test_a_decimal_comma_is_no_separator_of_thousands(tmp_path):
     (tmp_path / "curve.csv").write_text('step,loss,other\n0,"0,693",1\n1,"0,691",2\n2,"1,693",3\n', encoding="utf-8")
-    assert list(read_curve(tmp_path / "curve.csv")) == ["step", "other"]
+    assert read_curve(tmp_path / "curve.csv").columns == ["step", "other"]
 
 
 def test_copying_may_be_text_as_loggers_write_it():
@@ -686,8 +714,8 @@ def test_steps_with_separators_are_numbers_and_rows_without_a_step_are_said(tmp_
     table.to_csv(tmp_path / "curve.csv", index=False)
     with pytest.warns(UserWarning, match="1 of 5 rows have no step in their column step, such as 'later'"):
         curve = read_curve(tmp_path / "curve.csv")
-    assert curve["step"].tolist() == [0, 950, 1000, 12500]
-    assert curve["loss"].tolist() == [1.0, 0.9, 0.8, 0.7]
+    assert curve.steps.tolist() == [0, 950, 1000, 12500]
+    assert curve.loss.tolist() == [1.0, 0.9, 0.8, 0.7]
 
 
 def test_a_curve_without_anything_to_go_by_hears_what_would_do(tmp_path, capsys):

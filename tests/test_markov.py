@@ -342,7 +342,7 @@ def test_regression_targets_and_truths_by_direct_evaluation(options):
 def test_a_regression_learner_climbs_the_ladder_too():
     words = ["task.d=6", "task.groups=2", "task.span=1", "task.scored=2", "model.heads=2", "train.max_steps=200"]
     result = Run(load_spec("markov-regression", [*words, "train.batch=200"])).advance()
-    curve = result.curve.set_index("step")
+    curve = result.curve.to_frame().set_index("step")
     assert curve["kl_1"].idxmin() < curve["kl_2"].idxmin()
     assert result.final["kl_2"] < result.final["kl_1"] / 3
     assert result.final["excess_loss"] < 1
@@ -359,7 +359,7 @@ def test_a_small_chain_climbs_the_ladder():
     words = ["task.d=16", "task.groups=2", "task.span=1", "task.tau=0.3", "task.sequences=2000", "model.heads=2"]
     words += ["optim.lr=0.04", "train.batch=1000", "train.max_steps=400", "optim.clip=0"]
     result = Run(load_spec("markov-minimal", words)).advance()
-    curve = result.curve.set_index("step")
+    curve = result.curve.to_frame().set_index("step")
     assert result.status == "finished"
     assert curve["kl_1"][60] < curve["kl_2"][60] < curve["kl_2"][0] / 2
     assert curve["kl_1"].idxmin() < curve["kl_2"].idxmin()
@@ -384,7 +384,7 @@ def test_dropout_schedule_and_clipping_resume_bit_for_bit():
         count = iter(range(10**6))
         first.advance(stop=lambda count=count, at=at: next(count) >= at)
         second = Run(load_spec("markov-full", words), first.checkpoint())
-        pd.testing.assert_frame_equal(second.advance().curve, expected.curve)
+        pd.testing.assert_frame_equal(second.advance().curve.to_frame(), expected.curve.to_frame())
         for a, b in zip(second.model.parameters(), whole.model.parameters(), strict=True):
             assert torch.equal(a, b)
 
@@ -474,7 +474,7 @@ def test_the_minimal_model_sees_its_context_and_no_more(kind):
 def test_figure_1_at_the_papers_size():
     """The published teacher and start: KL to the three truths at two published steps, within 15% or 0.05 nats."""
     words = ["task.teacher=published", "model.query=1e-9", "model.value=0", "train.max_steps=501"]
-    curve = Run(load_spec("markov-minimal", words)).advance().curve.set_index("step")
+    curve = Run(load_spec("markov-minimal", words)).advance().curve.to_frame().set_index("step")
     for step, published in ((201, (1.08, 0.86, 0.89)), (401, (1.53, 0.37, 0.40)), (501, (1.75, 0.32, 0.35))):
         ours = [np.interp(step, curve.index, curve[f"kl_{i}"]) for i in (1, 2, 3)]
         for mine, theirs in zip(ours, published, strict=True):

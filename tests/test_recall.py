@@ -18,13 +18,13 @@ from unstuck.config import load_spec
 from unstuck.errors import BadInput, Impossible
 from unstuck.models.transformer import Transformer
 from unstuck.papers.lab import TieredRun, curves, finished
-from unstuck.probes.attention import link_columns
 from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
 from unstuck.probes.maps import attention_table, draw_attention
 from unstuck.runner.execute import execute, satisfies, truncate
 from unstuck.store.store import Result, Store
 from unstuck.tasks.recall import Recall, highest
 from unstuck.training.emergence import RisingLookout
+from unstuck.training.looks import link_columns
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
@@ -375,11 +375,11 @@ def test_recall_emerges_and_its_heads_rise_at_the_jump(small):
     _, result = small
     assert result.status == "emerged"
     assert result.crossings["0.5"] < result.crossings["0.9"] < 1500
-    before = result.curve[result.curve["step"] < 0.6 * result.crossings["0.5"]]
-    assert before["attn_1_0"].max() < 0.2  # the selecting head, from the query to the value
-    assert result.curve["attn_1_0"].iloc[-1] > 0.5
-    assert result.curve["copy_0_0"].iloc[-1] > 0.5
-    assert {"train_accuracy", "test_accuracy", "clean_accuracy", "like_accuracy", "test_loss"} <= set(result.curve)
+    before = result.curve.truncate(0.6 * result.crossings["0.5"])
+    assert before.head("attention", 1, 0).max() < 0.2  # the selecting head, from the query to the value
+    assert result.curve.head("attention", 1, 0)[-1] > 0.5
+    assert result.curve.head("copying", 0, 0)[-1] > 0.5
+    assert result.curve.has("train_accuracy", "test_accuracy", "clean_accuracy", "like_accuracy", "test_loss")
 
 
 def test_the_circuit_is_named_and_proven(small):
@@ -581,7 +581,7 @@ def test_recall_goes_on_from_a_checkpoint_bit_for_bit():
     count = iter(range(10**6))
     first.advance(stop=lambda: next(count) >= 33)
     second = Run(load_spec("recall", words), first.checkpoint()).advance()
-    pd.testing.assert_frame_equal(whole.curve, second.curve)
+    pd.testing.assert_frame_equal(whole.curve.to_frame(), second.curve.to_frame())
 
 
 @pytest.mark.slow
@@ -589,10 +589,9 @@ def test_the_papers_transformer_learns_recall():
     result = Run(load_spec("recall", ["task.tokens=32", "task.pairs=4", "seed=0"])).advance()
     assert 150 <= result.crossings["0.05"] <= 700
     assert result.crossings["0.9"] < 4000
-    best = max((c for c in result.curve if c.startswith("attn_")), key=lambda c: result.curve[c].iloc[-1])
-    before = result.curve[result.curve["step"] < 0.5 * result.crossings["0.5"]]
-    assert before[best].max() < 0.2
-    assert result.curve[best].iloc[-1] > 0.5
+    best = ("attention", *result.curve.best_head("attention"))
+    assert result.curve.truncate(0.5 * result.crossings["0.5"]).head(*best).max() < 0.2
+    assert result.curve.head(*best)[-1] > 0.5
 
 
 def test_a_shorter_budget_is_not_told_of_the_circuit_that_came_later(tmp_path):

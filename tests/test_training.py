@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import unstuck
 from unstuck.cli import main
 from unstuck.config import load_spec
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.runner.execute import execute, satisfies, truncate
@@ -45,14 +45,14 @@ def test_the_papers_transformer_emerges():
     result = run.advance()
     assert result.status == "emerged"
     assert 100 <= result.plateau_steps <= 260
-    assert result.curve["test_loss"].iloc[-1] <= 0.1
-    heads = [c for c in result.curve if c.startswith("attn_")]
-    best = result.curve[heads].max(axis=1).to_numpy()
-    flat = result.curve["test_loss"].to_numpy() > 0.4
+    assert result.curve.loss[-1] <= 0.1
+    best, flat = result.curve.best("attention"), result.curve.loss > 0.4
     gains = best[1:][flat[1:]] / best[0]
     assert gains[-1] > 1.3  # while the loss is still flat
     assert best[-1] > 0.5
-    assert {"train_loss", "clean_loss", "like_loss", "grad_norm", "entropy_1_3"} <= set(result.curve)
+    assert result.curve.has("train_loss", "clean_loss", "like_loss", "grad_norm")
+    assert result.curve.measures == ["attention", "readout_entropy", "row_entropy"]
+    assert result.curve.heads("row_entropy").shape[1:] == (2, 4)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
         again = execute(spec, store, keep=True)
         assert (again["status"], again["resumed_from"]) == ("finished", stop_at)
         directory = store.run(spec.run_id)
-        assert directory.curve().equals(expected.curve)
+        assert directory.curve().equals(expected.curve.to_frame())
         assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
 
 
@@ -173,7 +173,7 @@ def test_the_same_bits_also_with_evaluations_near_the_threshold(tmp_path):
     whole = Run(spec)
     expected = whole.advance()
     assert expected.status == "emerged"
-    near = [int(step) for step in expected.curve["step"] if step > 0][-4:]
+    near = [int(step) for step in expected.curve.steps if step > 0][-4:]
     for stop_at in {max(0, step + shift) for step in near for shift in (-1, 0)}:
         store = Store(tmp_path / str(stop_at))
         calls = iter(range(10**6))
@@ -181,7 +181,7 @@ def test_the_same_bits_also_with_evaluations_near_the_threshold(tmp_path):
         again = execute(spec, store, keep=True)
         directory = store.run(spec.run_id)
         assert again["plateau_steps"] == expected.plateau_steps
-        assert directory.curve().equals(expected.curve)
+        assert directory.curve().equals(expected.curve.to_frame())
         assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
 
 
@@ -194,7 +194,7 @@ def test_a_larger_budget_continues_a_censored_run_and_the_same_is_cached(tmp_pat
     assert (longer["cached"], longer["resumed_from"], longer["steps"]) == (False, 20, 50)
     straight = Run(tiny("train.max_steps=50", "train.thresholds=1e-9")).advance()
     # the shorter run looked once more at its own end; all rows they share are equal
-    both = store.run(short["run_id"]).curve().merge(straight.curve, how="inner")
+    both = store.run(short["run_id"]).curve().merge(straight.curve.to_frame(), how="inner")
     assert len(both) >= len(straight.curve) - 1
 
 
@@ -215,12 +215,12 @@ def test_after_keeps_training_after_the_crossing():
 def test_without_learning_nothing_emerges():
     result = Run(tiny("optim.lr=0", "train.max_steps=30")).advance()
     assert result.status == "censored"
-    assert result.curve["test_loss"].nunique() <= 2  # the probe set and the full one
+    assert len(set(result.curve.loss)) <= 2  # the probe set and the full one
 
 
 def test_train_from_python_with_a_class_of_ones_own():
     result = unstuck.train(SingleLocation(T=4, d=1), Transformer(width=16, heads=1, qk=8), train={"max_steps": 12})
-    assert isinstance(result.curve, pd.DataFrame)
+    assert isinstance(result.curve, Curve)
     assert result.steps == 12
 
 
@@ -318,7 +318,7 @@ def test_a_module_in_a_store_is_known_by_its_start(tmp_path):
         module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4 * 3, 2))
         runs.append(unstuck.train(task, module, train={"max_steps": 4}, out=tmp_path))
     assert len(list(Store(tmp_path))) == 2
-    assert runs[0].curve.equals(runs[2].curve)
+    assert runs[0].curve == runs[2].curve
 
 
 def test_the_toy_model_is_trained_by_name_and_agrees_with_the_theory():
@@ -336,7 +336,7 @@ def test_a_smaller_budget_gets_the_numbers_of_its_own_end(tmp_path):
     assert (stored["cached"], stored["steps"], fresh["steps"]) == (True, 10, 10)
     assert stored["final"]["test_loss"] > 1.5 * execute(long, Store(tmp_path))["final"]["test_loss"]
     settings = {"train": short.train, "optim": short.optim, "seed": short.seed}
-    assert unstuck.train(short.task, short.model, out=tmp_path, **settings).curve["step"].max() <= 10
+    assert unstuck.train(short.task, short.model, out=tmp_path, **settings).curve.steps.max() <= 10
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from unstuck import Watch
+from unstuck import Forecaster, Watch
 from unstuck.attach import attention_maps
 from unstuck.attach.capture import beside, each_attention
 from unstuck.config import load_spec
+from unstuck.curve import Curve
 from unstuck.errors import BadInput, Impossible
-from unstuck.probes.attention import attention_columns
+from unstuck.forecast.sources import read_curve
+from unstuck.probes.attention import readout_entropy
 from unstuck.runner.execute import execute
 from unstuck.store.store import RunDirectory, Store
-from unstuck.tasks.task import Batch
 
 
 class Plain(nn.Module):
@@ -159,7 +160,7 @@ def test_a_row_that_looks_at_nothing_has_no_part_in_the_entropy():
     weights = torch.ones(4, 4).tril(-1)
     weights = (weights / weights.sum(-1, keepdim=True).clamp_min(1)).expand(2, 1, 4, 4)
     watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [weights])
-    assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
+    assert watch.look(0)["row_entropy_0_0"] == pytest.approx(1.0)
 
 
 def test_both_links_of_a_task_in_two_steps_can_be_named():
@@ -167,13 +168,15 @@ def test_both_links_of_a_task_in_two_steps_can_be_named():
     model, tokens = Plain(True), torch.randint(16, (4, 5))
     before = torch.ones(1, 5, 5, dtype=torch.bool).tril(-1).triu(-1)
     last = torch.tensor([[True, False, False, False, False]])
-    watch = Watch(model, tokens, targets={"attn": last, "copy": before})
+    watch = Watch(model, tokens, targets={"attention": last, "copying": before})
     row, (weights,) = watch.look(0), attention_maps(model, tokens)
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 0].mean().item())
     assert row["copy_0_1"] == pytest.approx(weights[:, 1].diagonal(-1, 1, 2).mean().item(), rel=1e-5)
     assert watch.forecast().signal == "links"
+    old = Watch(model, tokens, targets={"attn": last, "copy": before})
+    assert (old.look(0), old.seen_with) == (row, watch.seen_with)
     for wrong in ({"copies": before}, {"copy": before}, {}):
-        with pytest.raises(BadInput, match="named attn and copy"):
+        with pytest.raises(BadInput, match="named attention and copying"):
             Watch(model, tokens, targets=wrong)
     with pytest.raises(BadInput, match=r"such as fit attention in \(4, 2, 5, 5\)"):
         Watch(model, tokens, targets={"attn": last, "copy": before[:, :3, :3]}).look(0)
@@ -206,7 +209,7 @@ def test_rows_have_entropy_distance_targets_and_induction():
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 2].mean().item(), rel=1e-5)
     by_hand = -(weights * weights.clamp_min(1e-30).log()).sum(-1)[:, 0].mean().item()
     uniform = (weights[0, 0] > 0).sum(-1).float().log().mean().item()  # on as many columns as a row may look at
-    assert row["entropy_0_0"] == pytest.approx(by_hand / uniform, rel=1e-4)
+    assert row["row_entropy_0_0"] == pytest.approx(by_hand / uniform, rel=1e-4)
     back = (torch.arange(6)[:, None] - torch.arange(6)).clamp_min(0)
     assert row["distance_0_0"] == pytest.approx((weights[:, 0] * back).sum(-1).mean().item(), rel=1e-4)
     assert 0 < row["induction_0_0"] < 1
@@ -223,7 +226,38 @@ def test_a_saved_watch_is_forecast(tmp_path):
         watch(step)
     found = pd.read_parquet(watch.save(tmp_path / "mine") / "curve.parquet")
     assert found["step"].tolist() == [0, 1, 2, 3]
-    assert not watch.forecast().sign
+    said = watch.forecast()
+    assert (said.sign, said.signal, said.plateau, said.low) == (False, "row_entropy", None, None)
+    assert str(said).startswith("no calibrated signal at step 3")
+
+
+def test_the_entropy_of_all_rows_gives_no_interval():
+    """However it falls: the calibration was fitted on that of the read-out position, where the same fall is a sign."""
+    steps = np.arange(0, 2001, 20.0)
+    fall = 1 - 0.1 * (steps / 2000) ** 5
+    for name, sign in (("readout_entropy", True), ("row_entropy", False)):
+        curve = Curve.from_rows([{"step": s, f"{name}_0_0": x} for s, x in zip(steps, fall, strict=True)])
+        said = Forecaster().told(curve)
+        assert said.sign == sign
+        assert (said.low is not None, said.high is not None) == (sign, sign)
+        by_law = Forecaster(prior=(4000, 0.2)).told(curve)
+        assert by_law.plateau is not None
+    with pytest.raises(BadInput, match="readout_entropy_L_H"):
+        Forecaster("sharpening").told(curve)
+
+
+def test_old_columns_of_a_watch_are_those_of_all_rows(tmp_path):
+    model, tokens = Plain(True), torch.randint(16, (4, 6))
+    watch = Watch(model, tokens, every=1)
+    for step in range(3):
+        watch(step)
+    saved = watch.save(tmp_path / "mine") / "curve.parquet"
+    old = pd.read_parquet(saved).rename(columns=lambda c: c.replace("row_entropy", "entropy"))
+    old.to_parquet(saved)
+    assert "entropy_0_0" in old
+    assert RunDirectory(tmp_path / "mine").curve().equals(watch.curve.to_frame())
+    assert read_curve(tmp_path / "mine").measures == watch.curve.measures == ["row_entropy", "distance"]
+    assert Watch(model, tokens).load(tmp_path / "mine").curve == watch.curve
 
 
 def test_what_cannot_be_watched_is_said():
@@ -234,7 +268,7 @@ def test_what_cannot_be_watched_is_said():
     with pytest.raises(BadInput, match=r"48 tokens with indices up to 16, .* must fit it \(IndexError"):
         Watch(Plain(True), vocabulary=17).look(0)
     by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
-    assert by_adapter.look(0)["entropy_0_0"] == 0
+    assert by_adapter.look(0)["row_entropy_0_0"] == 0
 
 
 def test_induction_is_tested_on_tokens_that_the_data_have():
@@ -271,7 +305,7 @@ def test_attention_without_an_axis_of_heads(batch):
     model, x = Bare(batch), torch.randn(3 if batch else 1, 5, 4)
     (weights,) = attention_maps(model, x)
     assert weights.shape == (len(x), 1, 5, 5)
-    assert set(Watch(model, x).look(0)) == {"step", "entropy_0_0", "distance_0_0"}
+    assert set(Watch(model, x).look(0)) == {"step", "row_entropy_0_0", "distance_0_0"}
 
 
 def test_a_softmax_over_something_else_is_no_attention():
@@ -337,17 +371,16 @@ def test_induction_behind_a_first_token():
 
 
 def test_entropy_is_in_the_units_of_our_own_runs():
-    """1 when uniform, 0 on one token, causal or not; the blind signals were calibrated on that."""
+    """1 when uniform, 0 on one token, causal or not; the same where a layer has the read-out row alone."""
     causal = torch.ones(6, 6).tril()
     for seen in (torch.ones(6, 6), causal):
         uniform = (seen / seen.sum(-1, keepdim=True)).expand(4, 2, 6, 6)
         watch = Watch(nn.Linear(2, 2), torch.zeros(4, 6), attention=lambda model, probe, maps=uniform: [maps])
-        assert watch.look(0)["entropy_0_1"] == pytest.approx(1.0)
+        assert watch.look(0)["row_entropy_0_1"] == pytest.approx(1.0)
     last = torch.rand(4, 2, 1, 6, generator=torch.Generator().manual_seed(0)).softmax(-1)
-    batch = Batch(torch.zeros(4, 6), torch.zeros(4), torch.zeros(4, 6, dtype=torch.bool))
-    ours = attention_columns([last[:, :, 0]], batch)
+    ours = readout_entropy(last[:, :, 0])
     theirs = Watch(nn.Linear(2, 2), torch.zeros(4, 6), attention=lambda model, probe: [last]).look(0)
-    assert theirs["entropy_0_0"] == pytest.approx(ours["entropy_0_0"], rel=1e-5)
+    assert theirs["row_entropy_0_0"] == pytest.approx(ours[0].item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [{"every": 2.5}, {"every": "x"}, {"every": True}, {"length": "x"}, {"length": 5}])
@@ -387,7 +420,7 @@ def test_a_model_of_nan_is_no_sign_of_anything(kernel):
             parameter.fill_(math.nan)
     for step in range(1000, 1200, 50):
         row = watch(step, loss=math.nan)
-        assert all(math.isnan(v) for k, v in row.items() if k.startswith("entropy"))
+        assert all(math.isnan(v) for k, v in row.items() if k.startswith("row_entropy"))
     assert watch.forecast().diverged
 
 
@@ -463,7 +496,7 @@ def test_a_look_enters_no_collective(tmp_path):
         row = Watch(wrapped, torch.randint(16, (3, 5))).look(0)
     finally:
         torch.distributed.destroy_process_group()
-    assert row["entropy_0_0"] > 0
+    assert row["row_entropy_0_0"] > 0
 
 
 def test_the_maps_of_one_layer_are_there_at_a_time():
@@ -485,7 +518,7 @@ def test_padding_does_not_make_uniform_attention_look_sharp():
     seen[:2, :, :, :3] = 0
     uniform = seen / seen.sum(-1, keepdim=True).clamp_min(1)
     watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [uniform])
-    assert watch.look(0)["entropy_0_0"] == pytest.approx(1.0)
+    assert watch.look(0)["row_entropy_0_0"] == pytest.approx(1.0)
 
 
 def test_weights_that_are_rounded_to_nothing_are_not_hidden():
@@ -495,7 +528,7 @@ def test_weights_that_are_rounded_to_nothing_are_not_hidden():
     weights = scores.half().softmax(-1)
     assert (weights == 0).any()
     watch = Watch(nn.Identity(), torch.zeros(1), attention=lambda model, inputs: [weights])
-    assert watch.look(0)["entropy_0_0"] < 0.4
+    assert watch.look(0)["row_entropy_0_0"] < 0.4
 
 
 def test_padding_is_read_rightly_in_multihead_attention():
@@ -505,7 +538,7 @@ def test_padding_is_read_rightly_in_multihead_attention():
     padded[:2, :3] = True  # on the left: their first rows may look at nothing
     inputs = {"src": x, "src_mask": torch.ones(6, 6, dtype=torch.bool).triu(1), "src_key_padding_mask": padded}
     row = Watch(layer, inputs).look(0)
-    assert 0.5 < row["entropy_0_0"] <= 1
+    assert 0.5 < row["row_entropy_0_0"] <= 1
     assert math.isfinite(row["distance_0_0"])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (rounded,) = attention_maps(layer, {"src": x})
@@ -612,7 +645,7 @@ def test_steps_that_begin_anew_are_not_taken_for_others():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert watch(10) is None  # said once
-    assert watch.curve["step"].tolist() == [0, 10, 20]
+    assert watch.curve.steps.tolist() == [0, 10, 20]
 
 
 def dropping():
@@ -647,7 +680,7 @@ def test_an_adapter_does_not_change_training():
     assert model.training
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), alone.parameters(), strict=True))
     own = Watch(model, x)
-    assert own.look(9)["entropy_0_1"] == pytest.approx(watch.look(9)["entropy_0_1"], abs=1e-6)
+    assert own.look(9)["row_entropy_0_1"] == pytest.approx(watch.look(9)["row_entropy_0_1"], abs=1e-6)
 
 
 @pytest.mark.parametrize(

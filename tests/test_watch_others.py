@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -56,9 +57,9 @@ def test_the_trainer_of_hugging_face(tmp_path):
         str(tmp_path), max_steps=6, logging_steps=1, report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no"
     )
     transformers.Trainer(model, arguments, train_dataset=data, callbacks=[trainer_callback(watch)]).train()
-    assert watch.curve["step"].tolist() == [0, 2, 4, 6]  # 0: what later looks are compared with
-    assert watch.curve["train_loss"].notna().tolist() == [False, True, True, True]
-    assert {"entropy_0_0", "entropy_1_3", "distance_0_0"} <= set(watch.curve)
+    assert watch.curve.steps.tolist() == [0, 2, 4, 6]  # 0: what later looks are compared with
+    assert np.isfinite(watch.curve.values("train_loss")).tolist() == [False, True, True, True]
+    assert watch.curve.heads("row_entropy").shape == watch.curve.heads("distance").shape == (4, 2, 4)
 
 
 def test_a_model_that_the_trainer_does_not_train_is_said(tmp_path):
@@ -109,5 +110,5 @@ def test_lightning(tmp_path, batches):
         callbacks=[lightning_callback(watch)],
     )
     trainer.fit(module, torch.utils.data.DataLoader(torch.randn(16, 5, 8), batch_size=4))
-    assert watch.curve["step"].tolist() == [0, 2, 4, 6]
-    assert watch.curve["loss"].notna().tolist() == [False, True, True, True]
+    assert watch.curve.steps.tolist() == [0, 2, 4, 6]
+    assert np.isfinite(watch.curve.values("loss")).tolist() == [False, True, True, True]

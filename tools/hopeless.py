@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.curve import renamed
 from unstuck.models.transformer import Transformer
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.tasks.single_location import SingleLocation
@@ -69,11 +70,11 @@ def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
         train=TrainSpec(max_steps=STEPS),
         seed=seed,
     )
-    return Run(spec).advance().curve.assign(kind=name, seed=seed)
+    return Run(spec).advance().curve.to_frame().assign(kind=name, seed=seed)
 
 
 def main() -> int:
-    table = pd.read_csv(OUT) if OUT.exists() else pd.DataFrame({"kind": [], "seed": []})
+    table = renamed(pd.read_csv(OUT), "run") if OUT.exists() else pd.DataFrame({"kind": [], "seed": []})
     there = set(zip(table["kind"], table["seed"], strict=True))
     todo = [kind for kind in KINDS if (kind[0], kind[3]) not in there]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:

@@ -9,11 +9,12 @@ from typing import Any
 from ._moved import install as _keep_old_names
 
 __version__ = "0.1.0"
-__all__ = ["DiversitySchedule", "Forecaster", "Watch", "__version__", "train"]
+__all__ = ["Curve", "DiversitySchedule", "Forecaster", "Watch", "__version__", "train"]
 
 _keep_old_names()
 
 _PLACES = {
+    "Curve": "unstuck.curve",
     "train": "unstuck.runner.api",
     "Forecaster": "unstuck.forecast",
     "Watch": "unstuck.attach",

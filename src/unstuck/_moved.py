@@ -27,7 +27,7 @@ MOVED = {
     "spec": "config",
     "watch": "attach",
     "watch.given": "attach.inputs",
-    "watch.measures": "probes.weights",
+    "watch.measures": "probes.attention",
     "watch.record": "attach.capture",
 }
 

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unstuck.curve import MEASURES
 from unstuck.errors import BadInput
-from unstuck.forecast.signals import LINKS
+
+TARGETS = ("attention", "copying")  # measures whose positions a user names
 
 
 def indices(vocabulary: Any) -> Tensor:
@@ -29,12 +31,15 @@ def indices(vocabulary: Any) -> Tensor:
 
 
 def masks(targets: Any, probe: Any) -> dict[str, Tensor]:
-    """What is watched, by the name of its columns."""
+    """What is watched, by how its columns begin; which is also what users called it before."""
     if targets is None:
         return {}
-    by_name = targets if isinstance(targets, Mapping) else {LINKS[0]: targets}
-    if not {LINKS[0]} <= set(by_name) <= set(LINKS):
-        raise BadInput("targets", ", ".join(map(str, by_name)) or "empty", f"masks named {' and '.join(LINKS)}")
+    attention, copying = (MEASURES[name] for name in TARGETS)
+    by_name = {
+        MEASURES.get(k, k): v for k, v in (targets if isinstance(targets, Mapping) else {attention: targets}).items()
+    }
+    if not {attention} <= set(by_name) <= {attention, copying}:
+        raise BadInput("targets", ", ".join(map(str, by_name)) or "empty", f"masks named {' and '.join(TARGETS)}")
     return {name: _mask(mask, probe) for name, mask in by_name.items()}
 
 

@@ -1,6 +1,5 @@
 """`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
 
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,9 +12,10 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
+from unstuck.curve import Curve, Row, head_columns, place
 from unstuck.errors import BadInput, Impossible
 from unstuck.forecast.forecaster import Forecast, Forecaster
-from unstuck.probes.weights import induction_score, named, statistics
+from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
 from unstuck.scalars import is_whole, measure
 from unstuck.store.store import RunDirectory
 
@@ -37,7 +37,7 @@ class Watch:
     `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to
     watch: True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has
     another shape, as that of an encoder to a decoder's, are passed over. Of a task that is learnt in two steps name
-    both: `{"attn": mask, "copy": mask}`, where the answer is found and what has to be copied there first. With
+    both: `{"attention": mask, "copying": mask}`, where the answer is found and what has to be copied there first. With
     `vocabulary`, a model of token indices is also tested for induction on random sequences of `length` that repeat
     themselves; give it a list of indices where your data have but some of them, since a model knows nothing of
     those it never saw. `tokens` makes the model's input from such a batch where it is more than the tensor itself.
@@ -77,7 +77,7 @@ class Watch:
             part = known[_drawn(len(known), self.half)]
             self.repeated = tokens(beside(model, torch.cat([part, part], 1)))
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another are no beginning of these
-        self.rows: list[dict[str, float]] = []
+        self.rows: list[Row] = []
         self.warned = False
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
@@ -109,7 +109,7 @@ class Watch:
 
             def take(layer: int, weights: Tensor) -> None:
                 shapes.add(str(tuple(weights.shape)))
-                row.update(statistics(layer, weights, self.targets))
+                row.update(_measured(layer, weights, self.targets))
 
             self._each(self.probe, take, "the probe, which must be what it takes: a tensor, a tuple or a mapping")
             for name, mask in self.targets.items():
@@ -163,16 +163,16 @@ class Watch:
         def take(layer: int, weights: Tensor) -> None:
             rows, columns = weights.shape[-2:]
             if rows >= 2 * self.half and columns - rows in (0, 1):  # else to something else; 1 more: a sink, at the end
-                row.update(named("induction", layer, induction_score(weights[..., :rows], self.half)))
+                row.update(_named("induction", layer, induction_score(weights[..., :rows], self.half)))
             if self.probe is None:
-                row.update(statistics(layer, weights, {}))
+                row.update(_measured(layer, weights, {}))
 
         what = f"{2 * self.half} tokens with indices up to {self.largest}, on which induction is tested: `vocabulary`, "
         what += "`length` and `tokens` must fit it"
         if too_far := self._beyond():
             raise Impossible(f"{type(self.model).__name__} could not be run on {what} ({too_far})")
         self._each(self.repeated, take, what)
-        if not any(column.startswith("induction_") for column in row):
+        if not _has(row, "induction"):
             raise BadInput(
                 "vocabulary", "given", f"left out: no layer attends from {2 * self.half} tokens to just these"
             )
@@ -189,9 +189,9 @@ class Watch:
         return ""
 
     @property
-    def curve(self) -> pd.DataFrame:
-        """What was seen, a row a look."""
-        return pd.DataFrame(self.rows)
+    def curve(self) -> Curve:
+        """What was measured so far, a row a measurement."""
+        return Curve.from_rows(self.rows)
 
     def forecast(self, **options: Any) -> Forecast:
         """When will the run leave its plateau? Options are those of `Forecaster`."""
@@ -205,7 +205,7 @@ class Watch:
             raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
         known = curve if before is None else curve[curve["step"] < _whole_step(before)]
         rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_dict("records"))
-        self.rows = [{sys.intern(k): v for k, v in row.items() if not math.isnan(v)} for row in rows]
+        self.rows = [{sys.intern(k): v for k, v in row.items() if v == v} for row in rows]
         return self
 
     def save(self, directory: str | Path) -> Path:
@@ -215,7 +215,7 @@ class Watch:
             raise Impossible("the watch has not looked yet, so there is nothing to save: call it with a step first")
         run = self._written_by_a_watch(directory)
         run.path.mkdir(parents=True, exist_ok=True)
-        curve, before = self.curve, run.curve()
+        curve, before = self.curve.to_frame(), run.curve()
         if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
             known = curve["train_loss"] if "train_loss" in curve else curve["loss"]
             curve = curve.assign(train_loss=known.fillna(curve["loss"]))
@@ -248,6 +248,30 @@ def _whole_step(step: Any) -> int:
     if isinstance(step, str) or (whole := measure("step", step)) % 1:
         raise BadInput("step", step, "a whole number")
     return int(whole)
+
+
+def _named(measure: str, layer: int, values: Tensor) -> Row:
+    """A number of each head, by the name of its column: one string a name, however many rows there are."""
+    return {sys.intern(name): value for name, value in head_columns(measure, layer, values.tolist()).items()}
+
+
+def _has(row: Row, measure: str) -> bool:
+    return any(found[0] == measure for column in row if (found := place(column)))
+
+
+def _measured(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> Row:
+    """Entropy and distance of each head of a layer, and its attention to the targets that have the layer's shape."""
+    w = weights.float()
+    out = _named("row_entropy", layer, row_entropy(w))
+    w = without_sink(w)
+    out |= _named("distance", layer, distance(w))
+    for name, target in targets.items():
+        if len(target) not in (1, len(w)) or target.shape[1:] not in (w.shape[-1:], w.shape[-2:]):
+            continue
+        mask = target.to(w.device).expand(len(w), *target.shape[1:])
+        along = attention_to(w[:, :, -1], mask) if mask.dim() == 2 else attention_along(w, mask)
+        out |= _named(name, layer, along)
+    return out
 
 
 def _drawn(among: int, length: int) -> Tensor:

@@ -49,9 +49,9 @@ def forecast(
 
     Needs the attention of each layer and head over training, as `unstuck train` and `unstuck.Watch` record it:
     columns attn_L_H (to tokens known to matter; with copy_L_H beside them, of a task that needs copying first),
-    induction_L_H (of a language model) or entropy_L_H (of any head).
-    Only the last needs no knowledge of the task; it speaks later. Of a curve with a loss alone it says whether it is
-    on a plateau, and since when.
+    induction_L_H (of a language model) or readout_entropy_L_H (from the position the answer is read at).
+    Only the last needs no knowledge of the task; its signal comes later. Of a curve without these it says whether the
+    loss is on a plateau, and since when.
 
     [bold]Examples[/bold]
 
@@ -61,7 +61,7 @@ def forecast(
     """
     from unstuck.forecast.forecaster import Forecaster
     from unstuck.forecast.signals import available
-    from unstuck.forecast.sources import loss_column, read_curve
+    from unstuck.forecast.sources import read_curve
 
     with named_options({"level", "signal"}), warnings_as_sentences():
         forecaster = Forecaster(signal, None, level)
@@ -70,14 +70,14 @@ def forecast(
         curve = read_curve(source)
         status, ended = _ended(source)
         if status in ("emerged", "diverged"):
-            at = curve["step"].iloc[-1] if ended is None else ended
+            at = curve.steps[-1] if ended is None else ended
             said = f"{status} at step {at:,.0f}: there is nothing left to forecast"
-            print(_json(ended, None, said, now=curve["step"].iloc[-1], **{status: True}) if as_json else said)
+            print(_json(ended, None, said, now=curve.steps[-1], **{status: True}) if as_json else said)
             return
         prior = None if law is None else _opinion(source, law, formula)
-        if signal == "auto" and not available(curve) and (loss := loss_column(curve)) is not None:
+        if signal == "auto" and not available(curve) and (loss := curve.loss_name) is not None:
             stands = _loss_alone(curve, loss, as_json)
-            if prior is not None and stands and prior[0] > curve["step"].iloc[-1]:
+            if prior is not None and stands and prior[0] > curve.steps[-1]:
                 say(_word(prior))
             return
         forecaster.prior = prior
@@ -118,15 +118,14 @@ def _loss_alone(curve: Any, column: str, as_json: bool) -> bool:
     from unstuck.forecast.plateau import ROWS, falls_slowly, plateau_left, plateau_since
     from unstuck.forecast.sources import astray
 
-    there = np.isfinite(curve[column].to_numpy(dtype=float))
-    finite = curve[there]
-    losses, steps = finite[column].tolist(), finite["step"].tolist()
-    now = float(curve["step"].iloc[-1])
+    finite = curve.rows(np.isfinite(curve.values(column)))
+    losses, steps = finite.values(column).tolist(), finite.steps.tolist()
+    now = float(curve.steps[-1])
     why = astray(curve, column)
     start = plateau_since(losses)
     left = plateau_left(losses)
     since = None if start is None else float(steps[start])
-    level = None if start is None else float(finite[column].iloc[start:].mean())
+    level = None if start is None else float(finite.values(column)[start:].mean())
     if why:
         said = f"{column} is {why} at step {now:,.0f}: the run has diverged"
     elif len(losses) < ROWS:

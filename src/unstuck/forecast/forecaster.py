@@ -10,7 +10,6 @@ recedes as fast as the steps pass.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -20,17 +19,19 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
+from unstuck.curve import STEP, Curve, pattern
 from unstuck.errors import BadInput
 from unstuck.scalars import number, real
 
 from .calibration import Calibration, shipped
 from .plateau import LATELY, MASTERED, plateau_left, plateau_since
-from .signals import SIGNALS, chance, fall, recorded
-from .sources import astray, loss_column
+from .signals import SIGNALS, UNCALIBRATED, chance, fall, recorded
+from .sources import astray
 
 #: Of each signal: below the first it is what chance does to a few heads; from the second on it is more than that.
 QUIET = {"gain": (0.05, 0.1), "induction": (0.3, 0.3), "sharpening": (0.002, 0.02), "parting": (0.001, 0.01)}
 QUIET["links"] = QUIET["gain"]
+QUIET[UNCALIBRATED] = (math.inf, math.inf)  # nothing is a sign in what was not calibrated
 #: Growth of the forecast over growth of the step, both in logarithms, above which there is no sign: for signals between
 #: the two, and for those beyond.
 RECEDES = (0.3, 0.7)
@@ -39,7 +40,6 @@ RECEDES = (0.3, 0.7)
 DRIFT, RISES = 0.7, 2.0
 LOOK_BACK = 2.2  # by which factor of steps
 BLIND = ("sharpening", "parting")
-NEEDED = re.compile("|".join(["step$", ".*loss", *(f"{p}_" for prefixes, _ in SIGNALS.values() for p in prefixes)]))
 ROUNDED = 0.01  # by which a part may be more than 1
 FORMED = 0.5  # induction score of a head that looks where an induction head does
 REFUTED = 0.99  # chance that a law gave to what has not happened: from there on it is not listened to
@@ -88,6 +88,9 @@ class Forecast:
             falls += f"; the law said {self.refuted:,.0f}, which has not come true, and is left out"
         if self.seen is not None:
             falls += f"; attention was last looked at at step {self.seen:,}"
+        if self.plateau is None and self.signal == UNCALIBRATED:
+            what = "without targets or a vocabulary a watch has only the entropy of all rows, which names no end"
+            return f"no calibrated signal at step {self.step:,}: {what}{falls}"
         if self.plateau is None and self.tells_from is not None:
             back = f"rows go back to step {self.tells_from / LOOK_BACK:,.0f} only"
             later = math.ceil(self.tells_from)
@@ -130,8 +133,8 @@ class Forecaster:
         self.rows: list[dict[str, float]] = []
 
     def update(self, row: Mapping[str, Any]) -> "Forecaster":
-        """Take a row: `step`, and for every layer and head `attn_L_H` (with `copy_L_H` beside it, where copying comes
-        first), `induction_L_H` or `entropy_L_H`, numbers or tensors of one."""
+        """Take a row: `step`, and for every layer and head a measure of `unstuck.curve.MEASURES` (of a task in which
+        copying comes first, that beside attention), numbers or tensors of one."""
         try:
             taken = {k: number(v) for k, v in row.items() if not isinstance(v, str)}
         except (TypeError, ValueError, RuntimeError) as e:
@@ -143,28 +146,26 @@ class Forecaster:
 
     def forecast(self) -> Forecast:
         """From the rows so far."""
-        return self.told(pd.DataFrame(self.rows))
+        return self.told(Curve.of(pd.DataFrame(self.rows)))
 
-    def told(self, curve: pd.DataFrame) -> Forecast:
+    def told(self, curve: Curve | pd.DataFrame) -> Forecast:
         """From a curve up to its last row, with what is over by now: the loss, where there is one, tells whether the
         plateau is, and whether the run has diverged; heads that look where induction heads do have formed."""
-        curve = _numbers(curve)
+        curve = Curve.of(curve)
         said = self.of_curve(curve)
         over = replace(said, plateau=None, low=None, high=None, elapsed=None, over=True)
-        name = loss_column(curve)
-        rows = curve.sort_values("step")
-        if name is not None:
-            losses = rows[name].to_numpy(dtype=float)
-            if why := astray(rows, name):
-                last = int(rows["step"].iloc[-1])
-                return replace(over, step=last, over=False, sign=False, diverged=why)
+        name = curve.loss_name
+        rows = curve.sorted()
+        if name is not None and (why := astray(rows, name)):
+            return replace(over, step=int(rows.steps[-1]), over=False, sign=False, diverged=why)
         if said.signal == "induction":
-            scores = recorded(curve, "induction").sort_values("step")
-            formed = scores.drop(columns="step").max(axis=1) >= FORMED
+            scores = recorded(curve, "induction").sorted()
+            formed = scores.best("induction") >= FORMED
             if formed.any():
-                return replace(over, left=float(scores["step"][formed].iloc[0]), formed=True)
+                return replace(over, left=float(scores.steps[formed][0]), formed=True)
         if name is None:
             return said
+        losses = rows.loss
         there = np.isfinite(losses)
         finite = losses[there].tolist()
         gone = plateau_left(finite)
@@ -172,18 +173,20 @@ class Forecaster:
             nothing = len(finite) > LATELY and 0 <= median(finite[-LATELY:]) <= MASTERED**2 * median(finite[:LATELY])
             arrived = nothing and not said.sign and plateau_since(finite) is None
             return over if arrived else said
-        left = float(rows["step"][there].iloc[gone[1]])
+        left = float(rows.steps[there][gone[1]])
         level, now = median(finite[gone[0] : gone[1]]), median(finite[-LATELY:])
         return replace(over if now <= MASTERED * level else said, left=left)
 
-    def of_curve(self, curve: pd.DataFrame) -> Forecast:
+    def of_curve(self, curve: Curve | pd.DataFrame) -> Forecast:
         """From the attention of a curve up to its last row."""
-        if curve.empty or "step" not in curve:
-            raise BadInput("the curve", "empty" if curve.empty else "one without step", "one with step and a row")
-        now = float(curve["step"].max())
+        curve = Curve.of(curve)
+        if not len(curve):
+            raise BadInput("the curve", "empty", "one with step and a row")
+        now = float(curve.steps.max())
         name, curve = self._chosen(curve)
-        steps = curve["step"].to_numpy(dtype=float)
-        values = SIGNALS[name][1](curve)
+        steps = curve.steps
+        # Zero where nothing is known of how a measure is to be read: no sign, whatever it does.
+        values = SIGNALS[name][1](curve) if name in SIGNALS else np.zeros(len(steps))
         step, value = steps[-1], values[-1]
         stopped = now - step > max(STOPPED[0] * np.diff(steps).max(initial=1.0), STOPPED[1] * now)
         seen, now = (int(step), now) if stopped else (None, step)  # between two looks the last one is the clock
@@ -207,27 +210,27 @@ class Forecaster:
             int(now), None, None, None, None, sign, name, self.level, seen=seen, refuted=refuted, moved=moved
         )
         if not opinions:
-            return replace(known, tells_from=tells_from)
+            return replace(known, tells_from=tells_from if name in SIGNALS else None)
         plateau, low, high = weighed(opinions, clock, self.level)
         return replace(known, plateau=plateau, low=low, high=high, elapsed=now / plateau)
 
-    def _chosen(self, curve: pd.DataFrame) -> tuple[str, pd.DataFrame]:
-        """The signal to go by, and its rows in the order of steps."""
+    def _chosen(self, curve: Curve) -> tuple[str, Curve]:
+        """The signal to go by, and its rows in the order of steps; where there is none, but a measure that no signal
+        was calibrated on, that one."""
         for name in SIGNALS if self.signal == "auto" else (self.signal,):
             if name in self.calibrations and len(rows := recorded(curve, name)):
-                parts = rows.drop(columns="step")
-                for extreme, wrong in ((parts.max(), parts.max() > 1 + ROUNDED), (parts.min(), parts.min() < -ROUNDED)):
-                    if wrong.any():
-                        what = "of uniform attention: 1 where uniform" if name in BLIND else "of all attention"
-                        column = str(wrong.idxmax())
-                        raise BadInput(column, f"{extreme[column]:.4g}", f"from 0 to 1, as a part of that {what}")
-                return name, rows.sort_values("step")
-        needs = " and ".join(f"{prefix}_L_H" for prefix in SIGNALS.get(self.signal, [()])[0])
-        wanted = "attn_L_H, induction_L_H or entropy_L_H" if self.signal == "auto" else f"{needs} of {self.signal}"
+                _check_parts(rows, "of uniform attention: 1 where uniform" if name in BLIND else "of all attention")
+                return name, rows.sorted()
+        if self.signal == "auto" and len(rows := curve.complete(UNCALIBRATED)):
+            _check_parts(rows, "of uniform attention: 1 where uniform")
+            return UNCALIBRATED, rows.sorted()
+        needs = " and ".join(map(pattern, SIGNALS.get(self.signal, [()])[0]))
+        auto = [pattern(measure) for measure in ("attention", "induction", "readout_entropy")]
+        wanted = f"{', '.join(auto[:-1])} or {auto[-1]}" if self.signal == "auto" else f"{needs} of {self.signal}"
         wanted += ", for layers and heads, with numbers in them"
-        if self.signal == "auto" and loss_column(curve) is None:
+        if self.signal == "auto" and curve.loss_name is None:
             wanted += "; or one with loss in its name, of which `unstuck forecast` says whether it is on a plateau"
-        raise BadInput("the curve's columns", ", ".join(map(str, curve)), f"with {wanted}")
+        raise BadInput("the curve's columns", ", ".join(curve.columns), f"with {wanted}")
 
     def _sign(self, name: str, steps: np.ndarray, values: np.ndarray, start: float | None) -> bool:
         step, value = steps[-1], values[-1]
@@ -244,18 +247,16 @@ class Forecaster:
         return bool(receded < RECEDES[int(value >= loud)] * grown)
 
 
-def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
-    """A curve without its columns of text; those that are needed must be numbers."""
-    text = [c for c in curve if not pd.api.types.is_numeric_dtype(curve[c])]
-    needed = [c for c in text if NEEDED.match(str(c).lower())]
-    try:
-        found = {c: pd.to_numeric(curve[c]) for c in needed}
-    except (TypeError, ValueError) as e:
-        raise BadInput("the curve", f"one with {e}", "made of numbers") from e
-    return curve.drop(columns=[c for c in text if c not in needed]).assign(**found) if text else curve
+def _check_parts(curve: Curve, what: str) -> None:
+    """Measures of heads must be parts of something, from 0 to 1."""
+    parts = curve.to_frame().drop(columns=STEP)
+    for extreme, wrong in ((parts.max(), parts.max() > 1 + ROUNDED), (parts.min(), parts.min() < -ROUNDED)):
+        if wrong.any():
+            column = str(wrong.idxmax())
+            raise BadInput(column, f"{extreme[column]:.4g}", f"from 0 to 1, as a part of that {what}")
 
 
-def _drifts(value: float, curve: pd.DataFrame) -> bool:
+def _drifts(value: float, curve: Curve) -> bool:
     """Is a gain no more than what heads do that drift up and down?"""
     return value < DRIFT and value < RISES * fall(curve)
 

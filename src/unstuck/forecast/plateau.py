@@ -8,9 +8,11 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from unstuck.curve import ENOUGH_ROWS
+
 Rows = NDArray[np.intp]
 Values = NDArray[np.float64]
-ROWS, PART = 10, 4  # a plateau has so many rows at least, and lasts for a quarter of all
+ROWS, PART = ENOUGH_ROWS, 4  # a plateau has so many rows at least, and lasts for a quarter of all
 SURE, STILL = 3.0, 0.02  # its halves differ by no more than so many standard errors, or by this part
 LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they lie below one that was left; if at rest
 SPIKE = 6.0  # times the usual distance from its neighbours

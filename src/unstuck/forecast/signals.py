@@ -2,8 +2,9 @@
 
 `gain` needs to know which tokens matter. On a sequence that repeats itself one does, and `induction` is the gain there.
 `links` goes by any link that a task in two steps needs, as recall does: from the query to the value, from the value to
-its key. The others need not know. They count from a fraction of the steps ago, not from the start: entropy drifts in
-the first steps of every run, whether or not it will emerge.
+its key. `sharpening` and `parting` need not know: they go by the entropy at the read-out position, on which they were
+calibrated, and not by that of all rows, which a `Watch` has. They count from a fraction of the steps ago, not from the
+start: entropy drifts in the first steps of every run, whether or not it will emerge.
 """
 
 from collections.abc import Callable
@@ -12,41 +13,35 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unstuck.curve import Curve
+
 Array = NDArray[np.float64]
-LINKS = ("attn", "copy")  # columns of what a task needs attention for: to find the answer, and to copy what tells it
+LINKS = ("attention", "copying")  # what a task needs attention for: to find the answer, and to copy what tells it
 FAINT = 0.1  # part of the mean over heads
 LATELY = 1.6  # the steps now over those of the row that is compared with
 
 
-def _names(curve: pd.DataFrame, prefix: str) -> list[str]:
-    return [c for c in curve if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].replace("_", "").isdigit()]
-
-
-def _columns(curve: pd.DataFrame, *prefixes: str) -> Array:
-    return curve[[c for prefix in prefixes for c in _names(curve, prefix)]].to_numpy(dtype=float)
-
-
-def gain(curve: pd.DataFrame) -> Array:
+def gain(curve: Curve) -> Array:
     """Logarithm of the best head's attention to the relevant tokens over that at the start: Δa of the theory."""
-    return _gain(_columns(curve, "attn"))
+    return _gain(curve.flat("attention"))
 
 
-def fall(curve: pd.DataFrame) -> float:
+def fall(curve: Curve) -> float:
     """By how much the head has lost whose attention to the relevant tokens has fallen most, in the logarithm; a head
     that gives them next to nothing has nothing to lose."""
-    attention = _columns(curve, "attn")
+    attention = curve.flat("attention")
     then, now = np.maximum(attention[[0, -1]], _least(attention))
     return float(max(0.0, np.log(then / now).max()))
 
 
-def links(curve: pd.DataFrame) -> Array:
+def links(curve: Curve) -> Array:
     """The same along the link where it is largest: to the relevant tokens, or in copying."""
-    return _gain(_columns(curve, *LINKS))
+    return _gain(curve.flat(*LINKS))
 
 
-def induction(curve: pd.DataFrame) -> Array:
+def induction(curve: Curve) -> Array:
     """Logarithm of the best head's induction score over that at the start."""
-    return _gain(_columns(curve, "induction"))
+    return _gain(curve.flat("induction"))
 
 
 def _gain(attention: Array) -> Array:
@@ -63,54 +58,49 @@ def _least(attention: Array) -> float:
     return max(FAINT * float(attention[0].mean()), 1e-12)
 
 
-def chance(curve: pd.DataFrame, prefix: str = "attn") -> float:
+def chance(curve: Curve, measure: str = "attention") -> float:
     """Logarithm of the attention to the relevant tokens at the start, over all heads: -log(T/B) where uniform."""
-    return float(np.log(np.maximum(_columns(curve, prefix)[0].mean(), 1e-12)))
+    return float(np.log(np.maximum(curve.flat(measure)[0].mean(), 1e-12)))
 
 
-def sharpening(curve: pd.DataFrame) -> Array:
-    """How much the entropy of a head's attention has lately fallen, as part of that of uniform attention, for the
-    head where most."""
-    entropy = _columns(curve, "entropy")
+def sharpening(curve: Curve) -> Array:
+    """How much the entropy of a head's attention from the read-out position has lately fallen, as part of that of
+    uniform attention, for the head where most."""
+    entropy = curve.flat("readout_entropy")
     return np.maximum((entropy[_earlier(curve)] - entropy).max(1), 0.0)
 
 
-def parting(curve: pd.DataFrame) -> Array:
+def parting(curve: Curve) -> Array:
     """How much the heads of a layer have lately parted in that entropy, for the layer where most."""
-    names = [c for c in curve if c.startswith("entropy_")]
-    layers = sorted({c.split("_")[1] for c in names})
-    spreads = [curve[[c for c in names if c.split("_")[1] == layer]].std(axis=1, ddof=0) for layer in layers]
-    spread = np.column_stack([s.to_numpy(dtype=float) for s in spreads])
+    layers = np.moveaxis(curve.heads("readout_entropy"), 1, 0)  # each (rows, heads), NaN where there is no such head
+    spread = np.column_stack([pd.DataFrame(layer).std(axis=1, ddof=0) for layer in layers if np.isfinite(layer).any()])
     return np.maximum((spread - spread[_earlier(curve)]).max(1), 0.0)
 
 
-def _earlier(curve: pd.DataFrame) -> NDArray[np.intp]:
+def _earlier(curve: Curve) -> NDArray[np.intp]:
     """For each row the last one at a LATELY-th of its step or before."""
-    steps = curve["step"].to_numpy(dtype=float)
+    steps = curve.steps
     return np.maximum(np.searchsorted(steps, steps / LATELY, side="right") - 1, 0)
 
 
-#: Each with the columns it needs, by how they begin; in the order in which they are preferred.
-SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[pd.DataFrame], Array]]] = {
+#: Each with the measures of heads it needs, in the order in which they are preferred.
+SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[Curve], Array]]] = {
     "links": (LINKS, links),
-    "gain": (("attn",), gain),
+    "gain": (("attention",), gain),
     "induction": (("induction",), induction),
-    "sharpening": (("entropy",), sharpening),
-    "parting": (("entropy",), parting),
+    "sharpening": (("readout_entropy",), sharpening),
+    "parting": (("readout_entropy",), parting),
 }
+#: What may be all that a `Watch` has. No runs were fitted on it, so no signal is read from it.
+UNCALIBRATED = "row_entropy"
 
 
-def recorded(curve: pd.DataFrame, signal: str) -> pd.DataFrame:
-    """The rows that have all a signal needs, and its columns: loggers write the loss more often than attention."""
-    kinds = [
-        [c for c in _names(curve, prefix) if np.isfinite(curve[c].to_numpy(dtype=float)).any()]
-        for prefix in SIGNALS[signal][0]
-    ]
-    names = [c for kind in kinds for c in kind]
-    rows = np.isfinite(curve[names].to_numpy(dtype=float)).all(1) & all(kinds)
-    return curve.loc[rows, ["step", *names]]
+def recorded(curve: Curve, signal: str) -> Curve:
+    """The rows that have all a signal needs, with nothing else."""
+    return curve.complete(*SIGNALS[signal][0])
 
 
-def available(curve: pd.DataFrame) -> list[str]:
+def available(curve: Curve | pd.DataFrame) -> list[str]:
     """The signals that a curve has rows for, the best first."""
+    curve = Curve.of(curve)
     return [name for name in SIGNALS if len(recorded(curve, name))]

@@ -14,17 +14,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from unstuck.curve import STEP, Curve, Source, is_loss
 from unstuck.errors import BadInput, Impossible
+from unstuck.store.store import RunDirectory
 
-from .plateau import LATELY, ROWS, diverged
+from .plateau import LATELY, diverged
 
-STEP_NAMES = ("step", "global_step", "_step", "iteration", "steps")
+STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
+WATCHED = "watched"  # the task of a directory that a `Watch` wrote
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+(\.0*)?\s*")
 
 
-def read_curve(source: str | Path) -> pd.DataFrame:
-    """A table with `step` and whatever else was recorded, in the order of steps."""
+def read_curve(source: str | Path) -> Curve:
+    """The curve of a run directory or a file, with whatever was recorded, in the order of steps."""
     path = Path(source)
     if not path.exists():
         raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
@@ -38,7 +41,15 @@ def read_curve(source: str | Path) -> pd.DataFrame:
         table = _tensorboard(path)
     else:
         raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
-    return _by_step(table, source)
+    return Curve.from_frame(_by_step(table, source), _whose(path))
+
+
+def _whose(path: Path) -> Source:
+    """A directory with a specification is a run of ours, or of a `Watch`; anything else is somebody else's."""
+    spec = RunDirectory(path).spec() if path.is_dir() else None
+    if spec is None or not (path / "curve.parquet").is_file():
+        return "foreign"
+    return "watch" if spec["task"].get("name") == WATCHED else "run"
 
 
 def _directory(path: Path) -> pd.DataFrame:
@@ -162,7 +173,7 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 
 def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:
     """Columns that hold something, but no number, such as 0,55 with a comma, are dropped; that is said of a loss."""
-    for name in _losses(numbers):
+    for name in filter(is_loss, numbers):
         if numbers[name].isna().all() and table[name].notna().any():
             like = table[name].dropna().iloc[0]
             warnings.warn(f"column {name} holds no numbers, but such as {str(like)!r}; it is left out", stacklevel=4)
@@ -189,29 +200,14 @@ def _steps(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype(float)
 
 
-def astray(curve: pd.DataFrame, column: str) -> str | None:
+def astray(curve: Curve, column: str) -> str | None:
     """In what way a loss of a curve, in the order of steps, has diverged; None where it has not. One that is no longer
     written has not where another one is; and what is not called a loss may rise."""
-    steps = curve["step"].to_numpy(dtype=float)
-    why = diverged(steps, curve[column].to_numpy(dtype=float))
-    if why is None or np.isinf(curve[column].iloc[-1]):
+    losses = curve.values(column)
+    why = diverged(curve.steps, losses)
+    if why is None or np.isinf(losses[-1]):
         return why
     if why != "not finite":
         return why if "loss" in column.lower() else None
-    others = [c for c in _losses(curve) if c != column]
-    return None if others and np.isfinite(curve[others].tail(LATELY).to_numpy(dtype=float)).any() else why
-
-
-def _losses(curve: pd.DataFrame) -> list[str]:
-    return [c for c in map(str, curve) if re.search(r"loss(?![a-z_]*(scale|weight))", c.lower())]
-
-
-def loss_column(curve: pd.DataFrame) -> str | None:
-    """The loss of a curve, on held-out data if it has one with enough values to judge; in a table of one measure, that,
-    whatever its name."""
-    names = ("test_loss", "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-    named = sorted(_losses(curve), key=lambda c: not c.lower().endswith("loss"))  # rather than loss/auxiliary
-    ordered = list(dict.fromkeys([*(c for c in names if c in curve), *named]))
-    if not ordered:  # as TensorBoard exports one curve
-        return next((c for c in map(str, curve) if c.lower() == "value"), None)
-    return next((c for c in ordered if np.isfinite(curve[c].to_numpy(dtype=float)).sum() >= ROWS), ordered[0])
+    others = [curve.values(c)[-LATELY:] for c in curve.losses if c != column]
+    return None if others and np.isfinite(others).any() else why

@@ -1,7 +1,7 @@
 """Stages of a run on the ladder of paper 2: when each rung was reached and left, and when heads began to cooperate.
 
-A rung is a truncated truth A*_{1:i}; the curve says how far the model is from each, KL( A*_{1:i} || model ) in `kl_1`,
-`kl_2`, .... A run climbs: it is nearest to rung 1 for a while, then to rung 2, and so on. Where the rungs change is
+A rung is a truncated truth A*_{1:i}; the curve says how far the model is from each, KL( A*_{1:i} || model ), in
+`Curve.rungs`. A run climbs: it is nearest to rung 1 for a while, then to rung 2, and so on. Where the rungs change is
 found for the whole curve at once, as the division into consecutive stages with the smallest sum of log KL to the rung
 of the stage, each row counting with the steps it stands for: no threshold, no step number, and noise averages out.
 
@@ -15,13 +15,13 @@ last value.
 """
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unstuck.curve import RUNGS, STEP, TEST_LOSS, Curve
 from unstuck.errors import BadInput
 
 REACHED = 0.8  # of the fall of log KL
@@ -51,17 +51,18 @@ class Stages:
         return max((rung.number for rung in self.rungs if rung.reached is not None), default=0)
 
 
-def find_stages(curve: pd.DataFrame) -> Stages:
-    """The stages of a curve with columns `step`, `kl_1`, `kl_2`, ... and, if it has one, `specialisation`."""
-    columns = _ladder(curve, "step")
-    steps = curve["step"].to_numpy(dtype=float)
+def find_stages(curve: Curve | pd.DataFrame, specialisation: NDArray[np.float64] | None = None) -> Stages:
+    """The stages of a curve with the KL to each rung, and of its specialisation index: the one given, or its own."""
+    curve = Curve.of(curve)
+    to_rungs = _ladder(curve, STEP)
+    steps = curve.steps
     if len(steps) < 2 or np.any(np.diff(steps) <= 0):
         raise BadInput("curve", f"{len(steps)} rows", "a curve of two rows or more, in the order of its steps")
-    logs = np.log(np.maximum(curve[columns].to_numpy(dtype=float), 1e-12))  # (rows, rungs)
+    logs = np.log(np.maximum(to_rungs, 1e-12))  # (rows, rungs)
     stage = _climb(logs, np.gradient(steps))
     smooth = pd.DataFrame(logs).rolling(3, min_periods=1, center=True).median().to_numpy()
     rungs = []
-    for i in range(len(columns)):
+    for i in range(logs.shape[1]):
         mine, lowest = np.flatnonzero(stage == i), int(smooth[:, i].argmin())
         fall = smooth[0, i] - smooth[lowest, i]
         reached = left = None
@@ -71,20 +72,20 @@ def find_stages(curve: pd.DataFrame) -> Stages:
             reached, left = float(steps[there[0]]), float(steps[end]) if end < len(steps) else None
         best = {"kl": float(np.exp(smooth[lowest, i])), "nearest": float(steps[lowest])}
         rungs.append(Rung(i + 1, reached, left, **best, approached=bool(fall >= APPROACHED)))
-    return Stages(rungs, _cooperation(curve) if "specialisation" in curve else None)
+    if specialisation is None and curve.has("specialisation"):
+        specialisation = curve.values("specialisation")
+    return Stages(rungs, None if specialisation is None else _cooperation(steps, specialisation))
 
 
-def _ladder(curve: pd.DataFrame, *needed: str) -> list[str]:
-    """The columns kl_1, kl_2, ... of a curve that has them and those `needed`, with a number in every row."""
-    columns = sorted((c for c in map(str, curve) if re.fullmatch(r"kl_\d+", c)), key=lambda c: int(c[3:]))
-    missing = [c for c in needed if c not in curve]
-    if not columns or missing:
-        wanted = ", ".join([*needed, "kl_1", "kl_2"])
-        raise BadInput("curve", list(curve.columns), f"a curve with columns {wanted}, ...")
-    empty = [c for c in (*needed, *columns) if not np.isfinite(curve[c].to_numpy(dtype=float)).all()]
+def _ladder(curve: Curve, *needed: str) -> NDArray[np.float64]:
+    """The KL to each rung, (rows, rungs), of a curve that also has what is `needed`, with a number in every row."""
+    names = curve.rung_names
+    if not names or not curve.has(*needed):
+        raise BadInput("curve", curve.columns, f"a curve with columns {', '.join(needed)}, {RUNGS}")
+    empty = [c for c in (*needed, *names) if not np.isfinite(curve.values(c)).all()]
     if empty:
         raise BadInput("curve", f"without a number in every row of {', '.join(empty)}", "complete in these columns")
-    return columns
+    return curve.rungs
 
 
 def _climb(logs: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -107,13 +108,13 @@ def _climb(logs: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np
     return path
 
 
-def _cooperation(curve: pd.DataFrame) -> float | None:
-    index = curve["specialisation"].rolling(3, min_periods=1, center=True).median().to_numpy()
+def _cooperation(steps: NDArray[np.float64], specialisation: NDArray[np.float64]) -> float | None:
+    index = pd.Series(specialisation).rolling(3, min_periods=1, center=True).median().to_numpy()
     low, last = index.min(), index[-1]
     if last - low < 0.05:  # heads that never parted
         return None
     below = np.flatnonzero(index < (low + last) / 2)
-    return float(curve["step"].iloc[below[-1] + 1]) if len(below) and below[-1] + 1 < len(curve) else None
+    return float(steps[below[-1] + 1]) if len(below) and below[-1] + 1 < len(steps) else None
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,12 @@ class EarlyStop:
         return self.final_loss - self.loss
 
 
-def early_stop(curve: pd.DataFrame) -> EarlyStop:
-    """Early stopping on a curve with `test_loss` and `kl_1`, `kl_2`, ...: the truncated predictor it picks."""
-    columns = _ladder(curve, "step", "test_loss")
-    best = curve.iloc[int(curve["test_loss"].to_numpy(dtype=float).argmin())]
-    nearest = columns[int(np.argmin(best[columns].to_numpy(dtype=float)))]
-    near = best[nearest] <= curve[nearest].iloc[0] * math.exp(-APPROACHED)
-    rung, last = (int(nearest[3:]) if near else 0), float(curve["test_loss"].iloc[-1])
-    return EarlyStop(float(best["step"]), float(best["test_loss"]), rung, float(best[nearest]), last)
+def early_stop(curve: Curve | pd.DataFrame) -> EarlyStop:
+    """Early stopping on a curve with the test loss and the KL to each rung: the truncated predictor it picks."""
+    curve = Curve.of(curve)
+    rungs, losses = _ladder(curve, STEP, TEST_LOSS), curve.values(TEST_LOSS)
+    best = int(losses.argmin())
+    nearest = int(np.argmin(rungs[best]))
+    kl = float(rungs[best, nearest])
+    rung = nearest + 1 if kl <= rungs[0, nearest] * math.exp(-APPROACHED) else 0
+    return EarlyStop(float(curve.steps[best]), float(losses[best]), rung, kl, float(losses[-1]))

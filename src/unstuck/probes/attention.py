@@ -1,43 +1,69 @@
-"""How much attention goes from the read-out position to the relevant tokens, how spread out it is, and what goes
-along the task's other links."""
+"""What is measured of attention weights: one definition of each measure, for our own loop and for `Watch`.
+
+Weights are (n, heads, rows, columns), a row a position that attends, or (n, heads, columns) from the read-out position
+alone. A measure is a number of each head, (heads,), a mean over a batch. A mask is True at what should be attended to.
+"""
 
 import math
 
 import torch
 from torch import Tensor
 
-from unstuck.tasks.task import Batch
+
+def attention_to(readout: Tensor, targets: Tensor) -> Tensor:
+    """Attention from the read-out position, (n, heads, columns), to all targets of a sequence together, (n, columns);
+    sequences without a target do not count."""
+    together = (readout * targets[:, None].to(readout.dtype)).sum(-1)
+    return together.sum(0) / targets.any(-1).sum().clamp_min(1)
 
 
-def attention_columns(maps: list[Tensor], batch: Batch) -> dict[str, float]:
-    """Means over a batch of each head's attention from the last position, as columns of a curve.
+def attention_along(weights: Tensor, link: Tensor) -> Tensor:
+    """Attention along links between positions, (n, rows, columns), over the rows from which a link starts: copying,
+    from a value to its key; attention to a group of positions."""
+    return (weights * link[:, None]).sum((0, 2, 3)) / link.any(-1).sum()
 
-    `attn_0_2` is layer 0, head 2: its attention on all relevant tokens together. `entropy_0_2` is its entropy,
-    in units of log T: 1 when uniform, 0 on one token.
+
+def readout_entropy(readout: Tensor) -> Tensor:
+    """Entropy of attention from the read-out position, (n, heads, columns), in units of log columns: 1 where uniform, 0
+    on one token."""
+    return torch.special.entr(readout).sum(-1).mean(0) / math.log(readout.shape[-1])
+
+
+def row_entropy(weights: Tensor) -> Tensor:
+    """Entropy of all rows, over that of uniform attention on what each may look at: 1 where all are uniform.
+
+    A row may look at what some row like it looks at, in any sequence or head, and somebody in its own sequence: half
+    precision rounds small weights to 0, and padding is nowhere looked at. A row that looks at nothing does not count.
     """
-    columns = {}
-    relevant = batch.relevant[:, None].to(maps[0].dtype)  # (n, 1, T)
-    for layer, weights in enumerate(maps):  # (n, heads, T)
-        on_relevant = (weights * relevant).sum(-1).mean(0)
-        entropy = torch.special.entr(weights).sum(-1).mean(0) / math.log(weights.shape[-1])
-        for head, (a, e) in enumerate(zip(on_relevant.tolist(), entropy.tolist(), strict=True)):
-            columns[f"attn_{layer}_{head}"] = a
-            columns[f"entropy_{layer}_{head}"] = e
-    return columns
+    looked = weights > 0
+    visible = (looked.flatten(0, 1).any(0) & looked.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
+    return torch.special.entr(weights).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
 
 
-def link_columns(maps: list[Tensor], links: dict[str, Tensor], *, last: bool = False) -> dict[str, float]:
-    """Means of each head's attention along links between positions: for each name, `copy_0_2` and so on.
+def distance(weights: Tensor) -> Tensor:
+    """How many tokens away a head looks, over all rows; the last row is at the last column."""
+    rows, columns = weights.shape[-2:]
+    at = torch.arange(columns, device=weights.device)
+    return (weights * (at[columns - rows :, None] - at).abs()).sum(-1).mean((0, 2))
 
-    `maps` are (n, heads, T, T); a link is (n, T, T), True from a position to those it should look at. The mean is over
-    the positions of the batch from which a link starts, or, with `last`, over its last positions alone.
+
+def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
+    """On a sequence that ends in twice the same `half` tokens (half of it, if not given), the attention of the second
+    time to the token that came after the same token the first time.
+
+    Examples:
+        >>> perfect = torch.zeros(1, 1, 6, 6)
+        >>> perfect[0, 0, [3, 4, 5], [1, 2, 3]] = 1.0
+        >>> induction_score(perfect).tolist()
+        [1.0]
     """
-    columns: dict[str, float] = {}
-    maps = [weights[:, :, -1:] for weights in maps] if last else maps
-    for name, link in links.items():
-        link = link[:, -1:] if last else link
-        starts = link.any(-1).sum()
-        for layer, weights in enumerate(maps):
-            along = (weights * link[:, None]).sum((0, 2, 3)) / starts
-            columns |= {f"{name}_{layer}_{head}": a for head, a in enumerate(along.tolist())}
-    return columns
+    columns = weights.shape[-1]
+    half = math.ceil(columns / 2) if half is None else half
+    rows = torch.arange(columns - half, columns, device=weights.device)
+    return weights[:, :, rows, rows - half + 1].float().mean((0, 2))
+
+
+def without_sink(weights: Tensor) -> Tensor:
+    """Without the column of an attention sink, which stands at the end and is nowhere."""
+    rows, columns = weights.shape[-2:]
+    return weights[..., :-1] if columns == rows + 1 else weights

@@ -18,10 +18,11 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch, Task
 
-ROLES = {"copies": "copy", "selects": "attn"}  # what a head does, and the column of the curve that shows it
+ROLES = {"copies": "copying", "selects": "attention"}  # what a head does, and the measure that shows it
 PLURAL = {"copies": "copy", "selects": "select"}
 UNTRIED = "; whether heads of several layers do it together was not tried in this run"
 LEARNT = 0.25  # of the way from chance to 1: below that there is nothing whose circuit could be named
@@ -110,7 +111,7 @@ class Circuit:
         return asdict(self)
 
 
-def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chance: float) -> Circuit:
+def find_circuit(model: Any, task: Task, batch: Batch, curve: Curve | pd.DataFrame, chance: float) -> Circuit:
     """Name the circuit of a trained model from its curve and from ablations on `batch`.
 
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
@@ -123,7 +124,8 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     with torch.no_grad():
         accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
     table = ablations(model, task, batch)
-    best = {role: best_head(curve, column) for role, column in ROLES.items()}
+    curve = Curve.of(curve)
+    best = {role: curve.best_head(measure) for role, measure in ROLES.items()}
     learnt = accuracy - chance >= LEARNT * (1 - chance) and best["copies"][0] < best["selects"][0]
     above = accuracy - chance if learnt else math.nan
     left = {(int(r.layer), int(r.head)): (r.without - chance) / above for r in table.itertuples()}
@@ -132,8 +134,8 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     spared_layers = all(share >= SPARED for place, share in left.items() if place[1] == -1 and place not in layers)
     parts = []
     for role, (layer, head) in best.items():
-        column = f"{ROLES[role]}_{layer}_{head}"
-        part = Part(role, attention=float(curve[column].iloc[-1]), since=since(curve, column))
+        at = (ROLES[role], layer, head)
+        part = Part(role, attention=float(curve.head(*at)[-1]), since=since(curve, *at))
         if learnt and left[layer, head] <= COLLAPSED and spared:
             part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
         elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
@@ -148,12 +150,11 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: pd.DataFrame, chan
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
 
 
-def _ranked(curve: pd.DataFrame, role: str, best: Mapping[str, tuple[int, int]]) -> list[tuple[int, int]]:
+def _ranked(curve: Curve, role: str, best: Mapping[str, tuple[int, int]]) -> list[tuple[int, int]]:
     """The heads that may play a role, by their attention for it, the highest first: what copies comes before the layer
     that selects most, what selects after the one that copies most."""
     (copying, _), (selecting, _) = best["copies"], best["selects"]
-    at_end = curve.filter(regex=rf"^{ROLES[role]}_\d+_\d+$").iloc[-1].sort_values(ascending=False, kind="stable")
-    heads = [tuple(map(int, str(column).split("_")[1:])) for column in at_end.index]
+    heads = curve.ranked_heads(ROLES[role])
     return [(layer, head) for layer, head in heads if (layer < selecting if role == "copies" else layer > copying)]
 
 
@@ -181,38 +182,29 @@ def _shared(
     return replace(part, without=without(chosen), together=chosen, without_others=spared)
 
 
-def in_words(circuit: Mapping[str, Any], curve: pd.DataFrame) -> list[str]:
+def in_words(circuit: Mapping[str, Any], curve: Curve | pd.DataFrame) -> list[str]:
     """What a stored circuit says, in today's words; and where runs made before that did not try today's rule."""
-    table = pd.DataFrame(circuit["without"])
+    table, curve = pd.DataFrame(circuit["without"]), Curve.of(curve)
     said = []
     for stored in circuit["parts"]:
         part = Part(**stored)
         untried = part.layer is None and "together" not in stored
-        said.append(_says(part, best_head(curve, ROLES[part.role]), table) + (UNTRIED if untried else ""))
+        said.append(_says(part, curve.best_head(ROLES[part.role]), table) + (UNTRIED if untried else ""))
     return said
-
-
-def best_head(curve: pd.DataFrame, column: str) -> tuple[int, int]:
-    """Layer and head with the highest attention of a kind, at the end."""
-    columns = [c for c in curve if c.startswith(f"{column}_")]
-    if not columns or curve.empty:
-        raise BadInput("curve", ", ".join(map(str, curve)) or "empty", f"one with rows and columns {column}_LAYER_HEAD")
-    _, layer, head = str(curve[columns].iloc[-1].idxmax()).rsplit("_", 2)
-    return int(layer), int(head)
 
 
 def _without(table: pd.DataFrame, layer: int, head: int) -> float:
     return float(table.loc[(table["layer"] == layer) & (table["head"] == head), "without"].iloc[0])
 
 
-def since(curve: pd.DataFrame, column: str) -> int | None:
-    """The step from which on a column was more than half of the way from its first to its last value, if it rose."""
-    values = curve[column].to_numpy()
+def since(curve: Curve, measure: str, layer: int, head: int) -> int | None:
+    """The step from which on a head was more than half of the way from its first to its last value, if it rose."""
+    values = curve.head(measure, layer, head)
     low = values < (values[0] + values[-1]) / 2
     if values[-1] <= values[0]:
         return None
     after = int(low.nonzero()[0][-1]) + 1
-    return int(curve["step"].iloc[after])
+    return int(curve.steps[after])
 
 
 def _listed(numbers: list[int]) -> str:

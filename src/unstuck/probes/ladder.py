@@ -6,13 +6,14 @@ there is no such index: what identical heads score would depend on where they lo
 """
 
 import math
-import re
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+
+from unstuck.curve import Curve
 
 
 def specialisation(mass: ArrayLike) -> float:
@@ -36,34 +37,20 @@ def specialisation(mass: ArrayLike) -> float:
     return float((P[heads, groups].mean() - 1 / h) / (1 - 1 / h))
 
 
-def ladder_columns(columns: dict[str, float], values: Tensor | None, features: Tensor) -> dict[str, float]:
-    """Specialisation of the last layer's heads from the columns `group1_L_H` ..., and, for a model that shows its value
-    matrices, <V_head, A_k> / |A_k|² as `align_H_K`; heads count from 0, groups from 1."""
-    places = sorted({tuple(map(int, c.split("_")[1:])) for c in columns if c.startswith("group1_")})
-    layer = max(place[0] for place in places)
-    heads = [head for at, head in places if at == layer]
-    groups = range(1, len(features) + 1)
-    mass = [[columns[f"group{g}_{layer}_{head}"] for g in groups] for head in heads]
-    out = {"specialisation": specialisation(mass)}
-    if values is not None:
-        size = features.square().sum((1, 2))
-        align = torch.einsum("hij,kij->hk", values.detach().cpu(), features.cpu()) / size.cpu()
-        out |= {f"align_{h}_{k + 1}": a for h, row in enumerate(align.tolist()) for k, a in enumerate(row)}
-    return out
+def alignment(values: Tensor, features: Tensor) -> Tensor:
+    """What each head says of each group: <V_head, A_k> / |A_k|², (heads, groups)."""
+    size = features.square().sum((1, 2))
+    return torch.einsum("hij,kij->hk", values.detach().cpu(), features.cpu()) / size.cpu()
 
 
-def head_mass(row: pd.Series, layer: int) -> NDArray[np.float64]:
-    """Attention of a layer's heads on the groups, (heads, groups), of a row of a curve."""
-    places = [re.fullmatch(rf"group(\d+)_{layer}_(\d+)", str(c)) for c in row.index if pd.notna(row[c])]
-    mine = {(int(p[2]), int(p[1]) - 1): float(row[p[0]]) for p in places if p}
-    out = np.zeros((1 + max(h for h, _ in mine), 1 + max(g for _, g in mine)))
-    for at, value in mine.items():
-        out[at] = value
-    return out
+def by_layer(curve: Curve | pd.DataFrame) -> dict[int, NDArray[np.float64]]:
+    """The specialisation index of each layer over a run; of layers that have one in every row."""
+    mass = Curve.of(curve).groups()  # (rows, layers, heads, groups)
+    layers = [layer for layer in range(mass.shape[1]) if np.isfinite(mass[:, layer, 0, 0]).all()]
+    return {layer: np.array([specialisation(_known(row)) for row in mass[:, layer]]) for layer in layers}
 
 
-def by_layer(curve: pd.DataFrame) -> dict[int, NDArray[np.float64]]:
-    """The specialisation index of each layer over a run."""
-    names = [re.fullmatch(r"group1_(\d+)_0", str(c)) for c in curve if curve[c].notna().all()]
-    layers = sorted(int(found[1]) for found in names if found)
-    return {at: np.array([specialisation(head_mass(row, at)) for _, row in curve.iterrows()]) for at in layers}
+def _known(mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The heads and groups that there are, (heads, groups), with 0 where one alone is missing."""
+    there = np.isfinite(mass)
+    return np.nan_to_num(mass[there.any(1)][:, there.any(0)])

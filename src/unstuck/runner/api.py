@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.curve import Curve
 from unstuck.errors import Impossible
 from unstuck.models._given import Given
 from unstuck.models.transformer import Transformer
@@ -56,9 +57,10 @@ def train(
     result = execute(spec, Store(out))
     if result["status"] == "busy":
         raise Impossible(f"another process is at this run ({spec.run_id} in {out})")
-    curve = Store(out).run(spec.run_id).curve()
-    if curve is not None:  # asked for longer at another time, it has gone on
-        curve = curve[curve["step"] <= max(result["steps"], curve["step"].iloc[0])]
+    stored = Store(out).run(spec.run_id).curve()
+    curve = Curve.from_rows([]) if stored is None else Curve.from_frame(stored, "run")
+    if len(curve):  # asked for longer at another time, it has gone on
+        curve = curve.truncate(max(result["steps"], curve.steps[0]))
     keep = set(RunResult.__dataclass_fields__)
     return RunResult(**{"watched": [], **{k: v for k, v in result.items() if k in keep}}, curve=curve)
 

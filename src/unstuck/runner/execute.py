@@ -170,13 +170,13 @@ def _run(
         keep_map(run)
         mapped.append(result.steps)
     kept: dict[str, Any] = {"compared": list(spec.train.compare), "predicted": spec.train.predictions, "mapped": mapped}
-    if result.status == "emerged" and hasattr(spec.task, "chance") and "copy_0_0" in result.curve:
+    if result.status == "emerged" and hasattr(spec.task, "chance") and "copying" in result.curve.measures:
         circuit = find_circuit(run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance)
         kept["circuit"] = circuit.as_dict()
     if spec.train.predictions:
         directory.write_predictions(run.looks.predictions())
     # Last of all: it is finished when everything else is on disk.
-    directory.write_curve(result.curve)
+    directory.write_curve(result.curve.to_frame())
     found = found.model_copy(update=kept)
     directory.write_status({"state": "finished", "step": result.steps, "result": found.model_dump()})
     if result.status in ("emerged", "diverged") and not keep:

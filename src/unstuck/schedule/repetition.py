@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
-
 from unstuck.config import RunSpec
+from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating
@@ -50,7 +49,7 @@ class Repetition:
         if self.schedule.stage == "diverse":
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_look(step, self.every)
-            signs = pd.DataFrame(self.signs)
+            signs = Curve.from_rows(self.signs)
             if "gain" in available(signs):  # not `links`: what runs under this version of the schedule went by
                 self.schedule.forecasted(Forecaster("gain").of_curve(signs))
 

@@ -17,6 +17,7 @@ import pandas as pd
 import yaml
 
 from unstuck.config import RunSpec
+from unstuck.curve import renamed
 from unstuck.errors import Impossible
 from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint
 from unstuck.store.files import own_directory, remove_partial, replace_file, sync_directory
@@ -62,7 +63,12 @@ class RunDirectory:
 
     def curve(self) -> pd.DataFrame | None:
         """What was measured, a row a look, all numbers."""
-        return read_table(self.path / "curve.parquet", {"step"})
+        curve = read_table(self.path / "curve.parquet", {"step"})
+        if curve is None:
+            return None
+        return renamed(
+            curve, lambda: "watch" if (self.spec() or {}).get("task", {}).get("name") == "watched" else "run"
+        )
 
     def has_curve(self) -> bool:
         """Can the curve be read? Where not, a warning says so."""

@@ -7,13 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
-from unstuck.probes.attention import attention_columns, link_columns
-from unstuck.probes.ladder import ladder_columns
+from unstuck.curve import Row, alignment_columns, at_readout, head_columns, reference_columns, set_columns
+from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
+from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Task
 
 from .seeds import stream
 
 AT_ONCE = 128  # sequences in one pass
+PAIRS = (
+    2**16
+)  # of positions, in the sequences whose rows are all looked at: 16 sequences of 64 tokens, 1 of 256 or more
 COLUMNS = {"test": "primary", "clean": "clean", "like": "like"}  # how the measures of each set are called
 
 
@@ -67,22 +71,41 @@ class Looks:
     def observe(self) -> tuple[dict[str, float], dict[str, float]]:
         """Measures and attention on the first sequences of the primary set, from one pass."""
         task, part = self.primary(self.task.probe)
-        columns: dict[str, float] = {}
+        columns: Row = {}
         if hasattr(self.model, "observe"):
             links = task.links(part)
             outputs, maps = self.model.observe(part.inputs, **({"whole": True} if links else {}))
-            columns = attention_columns([m[:, :, -1] for m in maps] if links else maps, part)
+            columns = readout_columns([m[:, :, -1] for m in maps] if links else maps, part.relevant)
+            columns |= self._row_columns(part.inputs, maps if links else None)
             columns |= link_columns(maps, links)
-            if "group1" in links:
-                columns |= {f"readout_{k}": v for k, v in link_columns(maps, links, last=True).items()}
-                values = self.model.value_matrices() if hasattr(self.model, "value_matrices") else None
-                columns |= ladder_columns(columns, values, self.world["A"])
+            if hasattr(task, "groups"):
+                columns |= link_columns(
+                    [m[:, :, -1:] for m in maps], {at_readout(k): v[:, -1:] for k, v in links.items()}
+                )
+                columns |= self._ladder_columns(maps[-1], links)
         else:
             outputs = self.model(part.inputs)
-        for i, reference in enumerate(self.references):
-            theirs = reference[: len(outputs)].float()
-            columns[f"ref_{i + 1}"] = task.distance(theirs, task.prediction(outputs)).mean().item()
+        others = (reference[: len(outputs)].float() for reference in self.references)
+        columns |= reference_columns(task.distance(r, task.prediction(outputs)).mean().item() for r in others)
         return {k: v.mean().item() for k, v in task.measures(outputs, part).items()}, columns
+
+    def _row_columns(self, inputs: Tensor, maps: list[Tensor] | None) -> Row:
+        """Entropy over all rows, of a model that shows them, on the first sequences: n T^2 weights a head are many."""
+        first = slice(0, max(1, PAIRS // inputs.shape[1] ** 2))
+        if maps is None:
+            maps = self.model.attention(inputs[first]) if hasattr(self.model, "attention") else []
+        columns: Row = {}
+        for layer, weights in enumerate(maps):
+            columns |= head_columns("row_entropy", layer, row_entropy(weights[first]).tolist())
+        return columns
+
+    def _ladder_columns(self, weights: Tensor, links: dict[str, Tensor]) -> Row:
+        """Specialisation of the last layer's heads, and, of a model that shows its value matrices, what they say."""
+        mass = [attention_along(weights, link).tolist() for link in links.values()]  # (groups, heads)
+        columns = {"specialisation": specialisation(list(zip(*mass, strict=True)))}
+        if hasattr(self.model, "value_matrices"):
+            columns |= alignment_columns(alignment(self.model.value_matrices(), self.world["A"]).tolist())
+        return columns
 
     def all(self, *, full: bool) -> tuple[dict[str, float], dict[str, float]]:
         """Measures on all sets and attention, as columns of a curve; on the whole primary set, if `full`, else on the
@@ -93,10 +116,10 @@ class Looks:
         for name in ("clean", "like"):  # which decide nothing, so a small look at them will do
             twins = [k for k in found if self.sets[k] is self.sets[name]]
             found[name] = found[twins[0]] if twins else self.evaluate(name, min(self.task.beside, size))
-        columns: dict[str, float] = {}
+        columns: Row = {}
         for measure, value in found["primary"].items():
             if measure in ("loss", "accuracy"):
-                columns |= {f"{column}_{measure}": found[name][measure] for column, name in COLUMNS.items()}
+                columns |= set_columns(measure, {column: found[name][measure] for column, name in COLUMNS.items()})
             else:
                 columns[measure] = value
         return columns | {"evaluated": size if full else min(self.task.probe, size)}, attention
@@ -107,3 +130,22 @@ class Looks:
         task, batch = self.sets["primary"]
         parts = [task.prediction(self.model(part)).half().cpu() for part in batch.inputs.split(AT_ONCE)]
         return torch.cat(parts)
+
+
+def readout_columns(maps: list[Tensor], relevant: Tensor) -> Row:
+    """Attention of every layer's heads from the read-out position, (n, heads, T): to the relevant tokens, (n, T), and
+    how spread it is."""
+    columns: Row = {}
+    for layer, weights in enumerate(maps):
+        columns |= head_columns("attention", layer, attention_to(weights, relevant).tolist())
+        columns |= head_columns("readout_entropy", layer, readout_entropy(weights).tolist())
+    return columns
+
+
+def link_columns(maps: list[Tensor], links: dict[str, Tensor]) -> Row:
+    """Attention of every layer's heads along links, by their names."""
+    columns: Row = {}
+    for name, link in links.items():
+        for layer, weights in enumerate(maps):
+            columns |= head_columns(name, layer, attention_along(weights, link).tolist())
+    return columns

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
+from unstuck.curve import Curve, reference_columns, renamed_row
 from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch
 
@@ -43,7 +43,7 @@ class Checkpoint:
     evaluating: float  # of those seconds
     schedule: dict[str, Any] = field(default_factory=dict)  # of the learning rate
     maps: list[int] = field(default_factory=list)  # steps at which attention was to be kept
-    compare: list[str] | None = None  # the runs that ref_1, ref_2, ... are about
+    compare: list[str] | None = None  # the runs whose predictions are compared with, in this order
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
     diversity: dict[str, Any] = field(default_factory=dict)  # of the schedule of repetition
 
@@ -62,7 +62,7 @@ class RunResult:
     seconds: float
     resumed_from: int
     evaluation_share: float  # of the time
-    curve: pd.DataFrame = field(repr=False)
+    curve: Curve = field(repr=False)
 
 
 def _exploded(loss: float) -> bool:
@@ -243,7 +243,7 @@ class Run:
             seconds=self.seconds,
             resumed_from=self.resumed_from,
             evaluation_share=self.evaluating / max(self.seconds, 1e-9),
-            curve=pd.DataFrame(self.rows),
+            curve=Curve.from_rows(self.rows),
         )
 
     # -- stopping and going on
@@ -259,7 +259,7 @@ class Run:
         new = set(self.lookout.thresholds) - set(c.watch["thresholds"])
         unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
         references = self.looks.references
-        uncompared = [i for i in range(len(references)) if f"ref_{i + 1}" not in c.rows[0]]
+        uncompared = not reference_columns([0.0] * len(references)).keys() <= c.rows[0].keys()
         others = bool(references) and c.compare not in (None, list(self.spec.train.compare))
         return not any(before.missed(threshold) for threshold in new) and not (unseen or uncompared or others)
 
@@ -310,6 +310,7 @@ class Run:
             self.repetition.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
         self.lookout = self.lookout.restore(c.watch, self.lookout.thresholds, self._seen(c))
-        self.step, self.rows, self.next_row = c.step, list(c.rows), c.next_row
+        self.step, self.next_row = c.step, c.next_row
+        self.rows = [renamed_row(row, "run") for row in c.rows]
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from unstuck.curve import TEST_LOSS, Curve
+
 if TYPE_CHECKING:
     from unstuck.laws import PowerLaw
     from unstuck.theory import Flow
@@ -206,67 +208,71 @@ def live(spec: Any) -> Iterator[Callable[[Any], None]]:
 
 
 def _line(run: Any) -> str:
-    row, first = run.rows[-1], run.rows[0]
+    curve = Curve.from_rows([run.rows[0], run.rows[-1]])
     where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
-    measure = f"   test loss {row['test_loss']:.3f}"
-    if "test_accuracy" in row:
-        measure += f"   test accuracy {row['test_accuracy']:.1%}"
-    gains = [row[k] / first[k] for k in row if k.startswith("attn_") and first[k] > 0]
-    attention = f"   attention to the relevant token {max(gains):.2f} x its start" if gains else ""
-    copies = [row[k] for k in row if k.startswith("copy_")]
-    attention += f"   from value to key {max(copies):.2f}" if copies else ""
-    if "kl_1" in row:
-        return f"{where}   {_ladder(row)}"
+    if curve.rung_names:
+        return f"{where}   {_ladder(curve)}"
+    measure = f"   test loss {curve.values(TEST_LOSS)[-1]:.3f}"
+    if curve.accuracy is not None:
+        measure += f"   test accuracy {curve.accuracy[-1]:.1%}"
+    attention = ""
+    if "attention" in curve.measures:
+        start, now = curve.flat("attention")
+        gains = (now / start)[start > 0]
+        attention = f"   attention to the relevant token {gains.max():.2f} x its start" if len(gains) else ""
+    if "copying" in curve.measures:
+        attention += f"   from value to key {curve.best('copying')[-1]:.2f}"
     rate = run.step / run.seconds if run.seconds else 0.0
     return f"{where}{measure}{attention}   {rate:.1f} steps/s{_expected(run)}"
 
 
 def _expected(run: Any) -> str:
     """What the forecaster says, in a second line, of a run that is still on its plateau."""
-    import pandas as pd
-
     from unstuck.forecast import Forecaster
     from unstuck.forecast.signals import available
 
-    curve = pd.DataFrame(run.rows)
+    curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.lookout.crossings or not run.lookout.thresholds or not available(curve):
         return ""
     return f"\n{Forecaster().told(curve)}"
 
 
-def _ladder(row: dict[str, float]) -> str:
-    """Excess loss, KL to each rung, specialisation; each head's attention to the groups, and what it says of them."""
-    rungs = [row[k] for k in row if k.startswith("kl_")]
+def _ladder(curve: Curve) -> str:
+    """Excess loss, KL to each rung, specialisation; each head's attention to the groups, and what it says of them; of
+    the last row of a curve."""
+    rungs = curve.rungs[-1].tolist()
     lowest = rungs.index(min(rungs))
     shown = " ".join(f"[{kl:.2f}]" if i == lowest else f"{kl:.2f}" for i, kl in enumerate(rungs))
-    layer = max(int(k.split("_")[1]) for k in row if k.startswith("group1_"))
-    heads = sorted({int(k.split("_")[2]) for k in row if k.startswith(f"group1_{layer}_")})
-    groups = range(1, 1 + sum(k.endswith(f"_{layer}_{heads[0]}") and k.startswith("group") for k in row))
+    mass = curve.groups()[-1]  # (layers, heads, groups)
+    layer = len(mass) - 1
     last = f" of layer {layer + 1}" if layer else ""
-    index = row.get("specialisation", float("nan"))  # there is none with fewer heads than groups
+    index = curve.last.get("specialisation", math.nan)  # there is none with fewer heads than groups
     apart = f"   specialisation{last} {index:.2f}" if index == index else ""
-    lines = [f"excess loss {row['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}{apart}"]
-    for head in heads:
-        on = " ".join(f"{row[f'group{g}_{layer}_{head}']:.2f}" for g in groups)
-        says = " ".join(f"{row[f'align_{head}_{g}']:.2f}" for g in groups if f"align_{head}_{g}" in row)
+    lines = [f"excess loss {curve.last['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}{apart}"]
+    alignment = None if curve.alignment is None else curve.alignment[-1]
+    for head, to_groups in enumerate(mass[layer]):
+        on = " ".join(f"{part:.2f}" for part in to_groups)
+        says = "" if alignment is None else " ".join(f"{a:.2f}" for a in alignment[head])
         lines.append(f"  head {head + 1}: attention to the groups {on}" + (f", value alignment {says}" if says else ""))
     return "\n".join(lines)
 
 
 def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     """The end of a run on the ladder, its stages, and what early stopping would have picked."""
-    if "kl_1" not in result["final"] or result["status"] == "diverged":
+    final = Curve.from_rows([result["final"]])
+    if not final.rung_names or result["status"] == "diverged":
         return []
     from unstuck.laws.stages import early_stop, find_stages
     from unstuck.probes.ladder import by_layer
     from unstuck.store.store import Store
 
-    curve = Store(out).run(result["run_id"]).curve()
-    if curve is None or len(curve) < 2:
+    stored = Store(out).run(result["run_id"]).curve()
+    if stored is None or len(stored) < 2:
         return []
+    curve = Curve.from_frame(stored, "run")
     layers = by_layer(curve)
     most = max(layers, key=lambda layer: layers[layer][-1])
-    found, stop = find_stages(curve.assign(specialisation=layers[most])), early_stop(curve)
+    found, stop = find_stages(curve, layers[most]), early_stop(curve)
     rungs = []
     for rung in found.rungs:
         past = "passed" if rung.number < found.highest and rung.approached else "not reached, nearest"
@@ -276,7 +282,7 @@ def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     turn = f"{heads} never parted" if found.cooperation is None else f"{heads} part at step {found.cooperation:.0f}"
     near = f"nearest to rung {stop.rung}" if stop.rung else "near no rung"
     return [
-        _ladder(result["final"]),
+        _ladder(final),
         f"rungs (truths of 1, 2, ... groups)  {'; '.join(rungs)}; {turn}",
         f"best test loss {stop.loss:.4g} at step {stop.step:.0f}, {near}; "
         f"stopping there beats the final model by {stop.gain:.3g}",
@@ -297,7 +303,7 @@ def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
     elif status == "diverged":
         head = f"diverged at step {result['steps']}; try a smaller optim.lr"
     else:
-        head = f"{status} after {result['steps']} steps, test loss {result['final'].get('test_loss', float('nan')):.3g}"
+        head = f"{status} after {result['steps']} steps, test loss {result['final'].get(TEST_LOSS, math.nan):.3g}"
     console.print(f"[bold]{head}[/bold]")
     if len(result["crossings"]) > (1 if status == "emerged" else 0):
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.curve import Curve, head_columns
 from unstuck.forecast.calibration import Calibration, by_theory, calibrate
 from unstuck.forecast.forecaster import Forecast, Forecaster, weighed
 from unstuck.forecast.prior import FORMULAS, extrapolation_error, opinion
@@ -20,7 +21,7 @@ from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.emergence import _seen
 from unstuck.store.store import Store
 
-Measured = tuple[dict[str, Any], pd.DataFrame]  # settings with `plateau`, and curve
+Measured = tuple[dict[str, Any], Curve]  # settings with `plateau`, and curve
 Tuned = tuple[dict[str, Calibration], PowerLaw, float]  # the last: how far off the law is beyond its sizes
 GROUPS = [0.0, 0.15, 0.3, 0.5, 0.7, 1.0]
 NAMES = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(GROUPS)]
@@ -60,7 +61,7 @@ def finished_runs(store: Store) -> Iterator[Measured]:
         settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
         settings |= {"run_id": directory.path.name, "seed": spec["seed"]}
         settings |= {"plateau": result.steps if plateau is None else plateau, "emerged": plateau is not None}
-        yield {**task, **settings}, curve
+        yield {**task, **settings}, Curve.from_frame(curve, "run")
 
 
 def is_standard(run: dict[str, Any]) -> bool:
@@ -86,12 +87,12 @@ def beyond(run: dict[str, Any]) -> bool:
 SPLITS: dict[str, Callable[[dict[str, Any]], bool]] = {"between": between, "beyond": beyond}
 
 
-def moments(curve: pd.DataFrame, plateau: float) -> Iterator[tuple[float, pd.DataFrame]]:
+def moments(curve: Curve, plateau: float) -> Iterator[tuple[float, Curve]]:
     """The steps 100 * 1.2^k before the plateau's end, and the curve up to each. Its last row is what is known then, and
     the clock that forecasts go by: it is up to a fifth of the steps ago."""
     k = 0
     while (step := 100 * 1.2**k) < plateau:
-        part = curve[curve["step"] <= step]
+        part = curve.truncate(step)
         if len(part) > 1:
             yield step, part
         k += 1
@@ -108,7 +109,7 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
             seen, start = signal(curve), chance(curve)  # a row's value does not depend on later ones
             for _, part in moments(curve, run["plateau"]):
                 values.append(seen[len(part) - 1])
-                ahead.append(math.log(run["plateau"] / part["step"].iloc[-1]))
+                ahead.append(math.log(run["plateau"] / part.steps[-1]))
                 starts.append(start)
                 names.append(run["plateau"] > middle)  # short plateaus judge the curve of the long ones, and vice versa
         out[name] = calibrate(name, values, ahead, names, len(tuning), starts if name == "gain" else None)
@@ -117,22 +118,22 @@ def calibrations(tuning: list[Measured]) -> dict[str, Calibration]:
     return out
 
 
-def by_loss(part: pd.DataFrame, threshold: float, column: str) -> float:
+def by_loss(part: Curve, threshold: float, column: str) -> float:
     """Extrapolate the last third of the curve in a straight line to the threshold; now, if the line has passed it."""
-    last = part[part["step"] >= part["step"].max() * 2 / 3]
-    now = float(part["step"].max())
+    now = float(part.steps.max())
+    last = part.rows(part.steps >= now * 2 / 3)
     if len(last) < 2:
         return 2 * now
-    slope, offset = np.polyfit(last["step"], last[column], 1)
+    slope, offset = np.polyfit(last.steps, last.values(column), 1)
     if slope == 0 or (slope > 0) != (column == "test_accuracy"):
         return 1e3 * now  # flat or going the wrong way: it says never; this stands for it
     return float(np.clip((threshold - offset) / slope, now, 1e3 * now))
 
 
-def by_progress(part: pd.DataFrame) -> float:
+def by_progress(part: Curve) -> float:
     """By the theory's law without a parameter: the part that has elapsed is erf(√Δa)."""
     elapsed = math.erf(math.sqrt(SIGNALS["gain"][1](part)[-1]))
-    return float(part["step"].max()) / max(elapsed, 1e-3)
+    return float(part.steps.max()) / max(elapsed, 1e-3)
 
 
 def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerLaw, off: float) -> pd.DataFrame:
@@ -154,7 +155,7 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
             }
             if prior is not None:
                 # What has not happened by now happens later, for the law alone as for the forecaster.
-                now = math.log(part["step"].iloc[-1])
+                now = math.log(part.steps[-1])
                 answers["law"] = weighed([(math.log(prior[0]), prior[1])], now, LEVEL)
             for name in methods:
                 for label, with_law in ((name, None), (f"{name} and law", prior)):
@@ -178,7 +179,7 @@ def _answer(said: Forecast) -> tuple[float, float, float] | None:
     return said.plateau, said.low, said.high
 
 
-def _readable(curve: pd.DataFrame, known: dict[str, Calibration]) -> list[str]:
+def _readable(curve: Curve, known: dict[str, Calibration]) -> list[str]:
     """The signals that a curve has the columns for."""
     there = available(curve)
     return [name for name in known if name in there]
@@ -207,9 +208,9 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
     before (`signs` of `asked`)? With a law beside it: is an end named?"""
     rows = []
     prior = opinion(law, off, HOPELESS)[:2]
-    for (kind, seed), curve in curves.groupby(["kind", "seed"]):
-        curve = curve.drop(columns=["kind", "seed"])
-        parts = [part for _, part in moments(curve, curve["step"].max())]
+    for (kind, seed), rows_of_run in curves.groupby(["kind", "seed"]):
+        curve = Curve.from_frame(rows_of_run, "run")
+        parts = [part for _, part in moments(curve, curve.steps.max())]
         for name in _readable(curve, known):
             forecaster = Forecaster(name, None, LEVEL, known)
             before = [forecaster.of_curve(part).sign for part in parts]
@@ -237,11 +238,16 @@ def signs_in_noise(known: dict[str, Calibration], curves: int = 30, heads: int =
             drift = rng.standard_normal((rows, heads)).cumsum(0) * walk / math.sqrt(rows)
             logs = drift - drift[0] + alone * rng.standard_normal((rows, heads))
             attention = np.exp(logs) / HOPELESS["T"]
-            curve = pd.DataFrame(attention, columns=[f"attn_{h // 4}_{h % 4}" for h in range(heads)])
-            curve["step"] = 20.0 * np.arange(rows)
-            said = [forecaster.of_curve(part).sign for _, part in moments(curve, curve["step"].max())]
+            looks = zip(20.0 * np.arange(rows), attention.reshape(rows, -1, 4), strict=True)
+            curve = Curve.from_rows({"step": step, **_layers(look)} for step, look in looks)
+            said = [forecaster.of_curve(part).sign for _, part in moments(curve, curve.steps.max())]
             found.append({"kind": kind, "seed": seed, "method": "gain", "signs": sum(said), "asked": len(said)})
     return pd.DataFrame(found)
+
+
+def _layers(attention: np.ndarray) -> dict[str, float]:
+    """Columns of attention in (layers, heads)."""
+    return {k: v for layer, values in enumerate(attention) for k, v in head_columns("attention", layer, values).items()}
 
 
 def gradient_norms(emerging: list[Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
@@ -251,11 +257,12 @@ def gradient_norms(emerging: list[Measured], hopeless: pd.DataFrame) -> pd.DataF
     ends = [run["plateau"] for run, _ in alike]
     curves = [("emerge", end, curve) for end, (_, curve) in zip(ends, alike, strict=True)]
     if ends:
-        curves += [("cannot", float(np.mean(ends)), curve) for _, curve in hopeless.groupby(["kind", "seed"])]
+        never = (Curve.from_frame(rows, "run") for _, rows in hopeless.groupby(["kind", "seed"]))
+        curves += [("cannot", float(np.mean(ends)), curve) for curve in never]
     rows = []
     for which, end, curve in curves:
-        part = curve["step"] / end
-        early, late = (curve.loc[part.between(*span), "grad_norm"].median() for span in ((0.2, 0.5), (0.6, 0.9)))
+        norm = pd.Series(curve.values("grad_norm"), index=curve.steps / end)
+        early, late = (norm[(norm.index >= a) & (norm.index <= b)].median() for a, b in ((0.2, 0.5), (0.6, 0.9)))
         rows.append({"method": which, "said": late / early})
     return pd.DataFrame(rows, columns=["method", "said"]).dropna()
 

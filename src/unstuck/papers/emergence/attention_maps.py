@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.curve import Curve
 from unstuck.papers.emergence._recall import first_step
 from unstuck.papers.emergence.fig17 import runs as attention_run
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves
-from unstuck.probes.circuit import best_head
+from unstuck.probes.circuit import ROLES
 from unstuck.probes.maps import draw_attention
 from unstuck.store.store import Store
 
@@ -29,12 +30,12 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     curve, maps = curves([run], store), Store(store).run(run.spec.run_id).maps()
     if curve.empty or maps is None:
         return pd.DataFrame()
-    heads = [best_head(curve, kind) for kind in ("copy", "attn")]
+    heads = {role: Curve.of(curve).best_head(measure) for role, measure in ROLES.items()}
     kept = np.sort(maps["step"].unique())
     before = kept[kept < first_step(curve, "clean_accuracy", 0.5)]
     steps = sorted({int(kept[0]), int(before[-1]), int(kept[-1])})
     parts = []
-    for role, (layer, head) in zip(("copies", "selects"), heads, strict=True):
+    for role, (layer, head) in heads.items():
         part = maps[(maps["layer"] == layer) & (maps["head"] == head) & maps["step"].isin(steps)]
         parts.append(part.assign(role=role))
     return pd.concat(parts, ignore_index=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.curve import Curve
 from unstuck.papers.emergence._regression import PAPER_D, long_runs
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid, runs_in
@@ -30,10 +31,9 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     table = curves(runs(profile), store).drop_duplicates(["run_id", "step"])
     if table.empty:
         return table
-    heads = [c for c in table.columns if c.startswith("attn_")]
     found = table[["run_id", "T", "d", "seed", "step", "train_loss", "test_loss"]]
     wanted = len({run.spec.run_id for run in runs(profile)})
-    return found.assign(best_head=table[heads].max(axis=1), wanted=wanted)
+    return found.assign(best_head=Curve.of(table).best("attention"), wanted=wanted)
 
 
 def draw(table: pd.DataFrame) -> Figure:

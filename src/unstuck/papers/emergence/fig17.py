@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.curve import Curve
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, crossed, with_crossings
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import legend_outside, panels, shades
-from unstuck.probes.circuit import ROLES, best_head, in_words, since
+from unstuck.probes.circuit import ROLES, in_words, since
 from unstuck.store.store import Store
 
-KINDS = {"copy": "copying: value to key", "attn": "selection: query to value"}
+KINDS = {"copying": "copying: value to key", "attention": "selection: query to value"}
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -39,7 +40,7 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     table = curves([run], store)
     if table.empty:
         return table
-    heads = [c for c in table if c.startswith(("copy_", "attn_"))]
+    heads = Curve.of(table).head_names(*KINDS)
     status = Store(store).run(run.spec.run_id).status() or {}
     circuit = status.get("result", {}).get("circuit")
     says = in_words(circuit, table) if circuit else []
@@ -58,30 +59,31 @@ def draw(table: pd.DataFrame) -> Figure:
     axes[0].set(xlabel="step", ylabel="test accuracy", ylim=(0, 1.02))
     axes[0].set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
     for ax, (kind, title) in zip(axes[1:], KINDS.items(), strict=True):
-        columns = [c for c in table if c.startswith(f"{kind}_")]
-        layers = sorted({int(c.split("_")[1]) for c in columns})
-        for layer, colour in shades(layers).items():
-            for i, column in enumerate(c for c in columns if c.startswith(f"{kind}_{layer}_")):
+        heads = Curve.of(table).heads(kind)  # (rows, layers, heads)
+        for layer, colour in shades(list(range(heads.shape[1]))).items():
+            for i, head in enumerate(heads[:, layer].T):
                 label = f"layer {layer + 1}" if i == 0 else None
-                ax.plot(table["step"], table[column], color=colour, lw=1.2, alpha=0.8, label=label)
+                ax.plot(table["step"], head, color=colour, lw=1.2, alpha=0.8, label=label)
         ax.set(xlabel="step", ylabel="attention", ylim=(0, 1.02), title=title)
     legend_outside(picture, axes[1])
     return picture
 
 
-def _elsewhere(table: pd.DataFrame, kind: str, layer: int) -> str:
+def _elsewhere(curve: Curve, kind: str, layer: int) -> str:
     """The highest attention of a kind outside a layer, at the end, and where."""
-    rest = table[[c for c in table if c.startswith(f"{kind}_") and not c.startswith(f"{kind}_{layer}_")]].iloc[-1]
-    return f"{rest.max():.2f} in layer {int(str(rest.idxmax()).split('_')[1]) + 1}"
+    best = np.nanmax(curve.heads(kind)[-1], axis=1)  # of each layer
+    best[layer] = -np.inf
+    return f"{best.max():.2f} in layer {int(best.argmax()) + 1}"
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     jump = crossed(table, 0.5)
     if np.isinf(jump):
         return [Claim("emergence", f"none by step {table['step'].max():.0f}", "sudden", None)]
-    best = {kind: best_head(table, kind) for kind in KINDS}
+    curve = Curve.of(table)
+    best = {kind: curve.best_head(kind) for kind in KINDS}
     (copies, _), (selects, _) = best.values()
-    layers = 1 + max(int(c.split("_")[1]) for c in table if c.startswith("attn_"))
+    layers = curve.heads("attention").shape[1]
     ours = f"copying in layer {copies + 1}, selection in layer {selects + 1} of {layers}"
     paper = "copying in layer 3, selection in layer 4 of 4"
     fits = copies + 2 == layers == selects + 1
@@ -91,10 +93,10 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     if isinstance(shared := table["shared"].iloc[-1], str) and shared:  # an empty cell of a CSV is none
         note += f"; layers together: what {shared}"
     claims = [Claim("where", ours, paper, (True if len(named) == 2 else None) if fits else False, note)]
-    others = {kind: _elsewhere(table, kind, layer) for kind, (layer, _) in best.items()}
-    text = f"copying {others['copy']}, selection {others['attn']}"
+    others = {kind: _elsewhere(curve, kind, layer) for kind, (layer, _) in best.items()}
+    text = f"copying {others['copying']}, selection {others['attention']}"
     claims.append(Claim("most attention of that kind in another layer, at the end", text, None, None))
-    risen = {kind: since(table, f"{kind}_{layer}_{head}") for kind, (layer, head) in best.items()}
+    risen = {kind: since(curve, kind, layer, head) for kind, (layer, head) in best.items()}
     copying, selection = risen.values()
     if copying is not None and selection is not None:
         text = f"copying {copying}, selection {selection}, accuracy 50% {jump:.0f}"

@@ -102,7 +102,7 @@ def _example(chosen: list[protocol.Measured], measure: str) -> pd.DataFrame:
         pair for pair in chosen if not pair[0]["layer_norm"] and (pair[0]["name"] != "recall" or pair[0]["B"] == 1)
     ]
     run, curve = max(plain or chosen, key=lambda pair: pair[0]["plateau"])
-    said = curve[["step", measure]].rename(columns={measure: "said"})
+    said = curve.to_frame()[["step", measure]].rename(columns={measure: "said"})
     return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
 
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from unstuck.attach import Watch
+from unstuck.curve import Curve
 from unstuck.errors import Impossible
 from unstuck.forecast.forecaster import FORMED, Forecaster
 from unstuck.papers.emergence._protocol import moments
@@ -115,19 +116,15 @@ def draw_batch(text: Tensor, n: int, length: int, rng: torch.Generator, repeated
     return batch
 
 
-def _best(table: pd.DataFrame) -> pd.Series:
-    return table[[c for c in table if c.startswith("induction_")]].max(axis=1)
-
-
 def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.4)
     for name, colour in COLOURS.items():
         rows = table[table["data"] == name]
         left.plot(rows["step"], rows["test_loss"], color=colour, label=name)
-        heads = [c for c in rows if c.startswith("induction_")]
-        for head in heads:
-            right.plot(rows["step"], rows[head], color=colour, lw=0.5, alpha=0.4)
-        right.plot(rows["step"], _best(rows), color=colour, lw=1.8)
+        curve = Curve.from_frame(rows, "watch")
+        for head in curve.flat("induction").T:
+            right.plot(curve.steps, head, color=colour, lw=0.5, alpha=0.4)
+        right.plot(curve.steps, curve.best("induction"), color=colour, lw=1.8)
     left.set(xlabel="step", ylabel="test loss on plain text (nats a byte)")
     right.set(xlabel="step", ylabel="induction score; strong: best head", ylim=(0, None))
     legend_outside(picture, left)
@@ -137,21 +134,18 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for name, rows in table.groupby("data", sort=False):
-        best = _best(rows).to_numpy()
-        steps = rows["step"].to_numpy()
+        curve = Curve.from_frame(rows, "watch")
+        best, steps = curve.best("induction"), curve.steps
         for level, what in ((2 * best[0], "twice its start"), (FORMED, f"{FORMED:g}")):
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
         formed = np.flatnonzero(best >= FORMED)
         until = float(steps[formed[0]] if len(formed) else steps[-1])
-        said = {step: Forecaster("induction").of_curve(part) for step, part in moments(rows, until)}
+        said = {step: Forecaster("induction").of_curve(part) for step, part in moments(curve, until)}
         seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
-        blind = [Forecaster("sharpening").of_curve(part).sign for _, part in moments(rows, until)]
-        signs = f"{sum(blind)} of {len(blind)} times"
-        claims.append(Claim(f"{name}: a sign of emergence in entropy at those steps", signs, None, None))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
     losses = table.pivot_table(index="step", columns="data", values="test_loss").reindex(columns=list(COLOURS)).dropna()

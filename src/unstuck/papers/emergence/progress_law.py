@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from unstuck.curve import Curve
 from unstuck.forecast.signals import gain
 from unstuck.papers.emergence._regression import left_runs, middle_runs
 from unstuck.papers.figure import Claim, Job, Profile, Progress
@@ -57,7 +58,7 @@ def measured(runs: list[TieredRun], store: Path) -> pd.DataFrame:
     for run_id, curve in curves(runs, store).groupby("run_id", sort=False):
         if run_id in plateaus:
             end = plateaus[run_id]
-            rising = np.interp(FRACTIONS * end, curve["step"], gain(curve))
+            rising = np.interp(FRACTIONS * end, curve["step"], gain(Curve.of(curve)))
             sizes = {name: curve[name].iloc[0] for name in ("T", "d", "B", "p", "seed")}
             parts.append(
                 pd.DataFrame({"family": RUNS, **sizes, "plateau": end, "fraction": FRACTIONS, "delta_a": rising})

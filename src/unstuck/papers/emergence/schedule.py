@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from unstuck.curve import Curve
 from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished, grid
@@ -144,7 +145,7 @@ def _ends(done: pd.DataFrame, case: Case) -> pd.Series:
 
 def _looking(table: pd.DataFrame) -> pd.Series:
     """How many heads give the relevant tokens most of their attention."""
-    return (table[[c for c in table if c.startswith("attn_")]] > 0.5).sum(axis=1)
+    return pd.Series((Curve.of(table).flat("attention") > 0.5).sum(1), index=table.index)
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """Tables and pictures that paper 2's figures share: curves beside published values, and where heads look."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
+from unstuck.curve import Curve, context_columns, predictor
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.probes.ladder import by_layer
@@ -28,20 +28,19 @@ OTHER: dict[str, Any] = {"lw": 0.8, "alpha": 0.35}  # another teacher
 
 def curve_table(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
     """The runs' curves, models of restricted context left out: losses, KL to each truth and to each of those models
-    (`context_4`), specialisation, attention on each group, alignment."""
+    (by its context), specialisation, attention on each group, alignment."""
     parts = []
     for run in main_runs(runs):
         curve = curves([run], store)
         if len(curve):
-            names = {f"ref_{i + 1}": f"context_{_context_of(runs, c)}" for i, c in enumerate(run.spec.train.compare)}
+            names = context_columns(_context_of(runs, run_id) for run_id in run.spec.train.compare)
             parts.append(curve.rename(columns=names))
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
-    keep = [c for c in table if re.match(r"kl_|context_|group\d|readout_group\d|align_", c)]
     sizes = ["teacher", "m", "d", "sequences", "importance", "query", "heads", "layers", "seed"]
     columns = ["run_id", *(c for c in sizes if c in table), "step", "train_loss", "test_loss", "excess_loss"]
-    return table[[*columns, "specialisation", *keep]]
+    return table[[*columns, "specialisation", *Curve.of(table).ladder_names]]
 
 
 def _context_of(runs: Sequence[TieredRun], run_id: str) -> int:
@@ -50,13 +49,13 @@ def _context_of(runs: Sequence[TieredRun], run_id: str) -> int:
 
 def truths_of(table: pd.DataFrame) -> list[str]:
     """The columns of the KL to each truth, the simplest first."""
-    return sorted((c for c in table if re.fullmatch(r"kl_\d+", c)), key=lambda c: int(c[3:]))
+    return Curve.of(table).rung_names
 
 
 def predictors_of(table: pd.DataFrame) -> list[str]:
     """The columns of the KL to each model of restricted context, the shortest first, and to the truth."""
-    contexts = [c for c in table if c.startswith("context_")]
-    return [*sorted(contexts, key=lambda c: int(c.removeprefix("context_"))), truths_of(table)[-1]]
+    curve = Curve.of(table)
+    return [*curve.context_names, curve.rung_names[-1]]
 
 
 def plot_kl(ax: Axes, table: pd.DataFrame, columns: Sequence[str], published: Published) -> None:
@@ -80,7 +79,8 @@ def plot_kl(ax: Axes, table: pd.DataFrame, columns: Sequence[str], published: Pu
 
 
 def _label(column: str) -> str:
-    return f"c = {column[8:]}" if column.startswith("context_") else f"$A^*_{{1:{column[3:]}}}$"
+    kind, number = predictor(column)
+    return f"c = {number}" if kind == "context" else f"$A^*_{{1:{number}}}$"
 
 
 def _style(i: int, curve: pd.DataFrame) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unstuck.curve import predictor
 from unstuck.papers.figure import Claim
 
 from ._published import Published, updates
@@ -130,7 +131,7 @@ def minimum_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: 
         lowest = [int(run[column].to_numpy().argmin()) for run in runs]
         values = [float(run[column].iloc[i]) for run, i in zip(runs, lowest, strict=True)]
         steps = [float(run["step"].iloc[i]) - updates(0) for run, i in zip(runs, lowest, strict=True)]
-        c = column.removeprefix("context_")
+        c = predictor(column)[1]
         for what, ours, theirs, margins, digits in (
             ("lowest KL", values, value, (RELATIVE, ABSOLUTE), 2),
             ("step of the lowest KL", steps, step, (TIME, 0.0), 0),

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.curve import Curve, predictor
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
@@ -37,12 +38,13 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     if table.empty:
         return table
     table["best"] = table.groupby("run_id")["excess_loss"].cummin()
-    kept = [c for c in table if not c.startswith(("group", "readout", "align"))]
-    return table[kept]
+    curve = Curve.of(table)
+    of_heads = {*curve.ladder_names} - {*curve.rung_names, *curve.context_names}
+    return table[[c for c in table if c not in of_heads]]
 
 
 def _contexts(table: pd.DataFrame) -> list[str]:
-    return sorted((c for c in table if c.startswith("context_")), key=lambda c: int(c.removeprefix("context_")))
+    return Curve.of(table).context_names
 
 
 def _name(sequences: int) -> str:
@@ -64,7 +66,7 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, size in zip(axes[1:], limited, strict=True):
         first = next(curve for _, curve in table[table["sequences"] == size].groupby("run_id", sort=False))
         for column, colour in shades(_contexts(table)).items():
-            ax.plot(first["step"], first[column], color=colour, label=f"c = {column.removeprefix('context_')}")
+            ax.plot(first["step"], first[column], color=colour, label=f"c = {predictor(column)[1]}")
         ax.axvline(_best_step(first), color="#444444", lw=0.9, ls="--")
         ax.set(xlabel="step", ylabel="KL to the restricted model", title=_name(size), yscale="log")
     axes[1].legend(fontsize=7.5)

@@ -11,13 +11,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.probes.ladder import specialisation
 
 from ._curves import curve_table
-from ._judge import at, judging, numbers, value_claims, within
+from ._judge import Array, judging, numbers, value_claims, within
 from ._published import FIGB, FIGB_ALIGNMENT, FIGB_MASS, updates
 from ._runs import SMALL_START, minimal_runs
 
@@ -34,21 +35,27 @@ def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
     return curve_table(runs(profile), store)
 
 
-def _places(table: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Heads, counted from 0, and groups, from 1."""
-    heads = [c.split("_")[1] for c in table if c.startswith("align_") and c.endswith("_1")]
-    return heads, [c.split("_")[2] for c in table if c.startswith("align_0_")]
+def _mass(run: pd.DataFrame) -> Array:
+    """The last query's attention on each group, (rows, heads, groups), of the one layer."""
+    return Curve.of(run).groups(readout=True)[:, 0]
+
+
+def _alignment(run: pd.DataFrame) -> Array:
+    """<V, A_k> / |A_k|², (rows, heads, groups)."""
+    found = Curve.of(run).alignment
+    assert found is not None
+    return found
 
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.6)
     first = table[table["run_id"] == table["run_id"].iloc[0]]
-    heads, groups = _places(table)
-    for group, colour in shades(groups).items():
-        for head, style in zip(heads, STYLES, strict=False):
-            label = f"group {group}" if head == heads[0] else None
-            left.plot(first["step"], first[f"readout_group{group}_0_{head}"], style, color=colour, lw=1.4, label=label)
-            right.plot(first["step"], _inner(first, head, group), style, color=colour, lw=1.4)
+    mass, inner = _mass(first), _inner(first)
+    for group, colour in shades(list(range(mass.shape[2]))).items():
+        for head, style in zip(range(mass.shape[1]), STYLES, strict=False):
+            label = f"group {group + 1}" if head == 0 else None
+            left.plot(first["step"], mass[:, head, group], style, color=colour, lw=1.4, label=label)
+            right.plot(first["step"], inner[:, head, group], style, color=colour, lw=1.4)
     for ax, ylabel, title in (
         (left, "last query's attention on the group", "heads: solid, dashed, dotted"),
         (right, r"$\langle V, A_k \rangle$", "alignment of values"),
@@ -60,10 +67,11 @@ def draw(table: pd.DataFrame) -> Figure:
     return picture
 
 
-def _inner(table: pd.DataFrame, head: str, group: str) -> pd.Series:
+def _inner(run: pd.DataFrame) -> Array:
     """<V, A_k> from <V, A_k> / |A_k|²: the features have the norm of m^(groups - k) times an orthogonal matrix."""
-    groups = len(_places(table)[1])
-    return table[f"align_{head}_{group}"] * table["m"] ** (2 * (groups - int(group))) * table["d"]
+    alignment = _alignment(run)
+    m, d = (run[name].to_numpy()[:, None, None] for name in ("m", "d"))
+    return np.asarray(alignment * m ** (2 * np.arange(alignment.shape[2])[::-1]) * d)
 
 
 def _specialisation(run: pd.DataFrame) -> list[float]:
@@ -75,14 +83,17 @@ def _specialisation(run: pd.DataFrame) -> list[float]:
 
 def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
     """Attention and alignment of each group's own head at step 1,900, the strongest group first."""
-    heads, groups = _places(run)
-    mass = np.array([at(run, [f"readout_group{g}_0_{h}" for g in groups], updates(LAST)) for h in heads])
-    run = run.assign(**{f"inner_{h}_{g}": _inner(run, h, g) for h in heads for g in groups})
-    inner = np.array([at(run, [f"inner_{h}_{g}" for g in groups], updates(LAST)) for h in heads])
+    mass, inner = (_at(run["step"].to_numpy(dtype=float), values) for values in (_mass(run), _inner(run)))
+    groups = range(mass.shape[1])
     if np.isnan(mass).any():
-        return [np.nan] * len(groups), [np.nan] * len(groups)
+        return [np.nan for _ in groups], [np.nan for _ in groups]
     owner = dict(zip(*reversed(linear_sum_assignment(-mass)), strict=True))  # group -> head
-    return [mass[owner[g], g] for g in range(len(groups))], [inner[owner[g], g] for g in range(len(groups))]
+    return [mass[owner[g], g] for g in groups], [inner[owner[g], g] for g in groups]
+
+
+def _at(steps: Array, values: Array) -> Array:
+    """(rows, heads, groups) after the updates at which values are published, interpolated; NaN beyond the run."""
+    return np.apply_along_axis(lambda y: np.interp(updates(LAST), steps, y, right=np.nan), 0, values)
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
@@ -114,7 +125,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 
 def _owners(table: pd.DataFrame) -> str:
-    heads, groups = _places(table)
-    last = table.iloc[-1]
-    owner = {g: heads[int(np.argmax([last[f"align_{h}_{g}"] for h in heads]))] for g in groups}
-    return ", ".join(f"group {g}: head {int(h) + 1}" for g, h in owner.items())
+    owner = _alignment(table)[-1].argmax(0)  # of each group
+    return ", ".join(f"group {g + 1}: head {head + 1}" for g, head in enumerate(owner))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Picture
 
+from unstuck.curve import predictor
 from unstuck.papers.figure import Claim, Profile, Progress
 from unstuck.papers.lab import TieredRun
 from unstuck.tasks.markov import Markov
@@ -70,7 +71,8 @@ class CurveFigure:
 
     def compare(self, table: pd.DataFrame) -> list[Claim]:
         columns = self._columns(table)
-        names = "/".join(c.replace("context_", "c=").replace("kl_", "A1:").replace("A1:1", "A1") for c in columns)
+        to = [predictor(c) for c in columns]
+        names = "/".join(f"c={n}" if kind == "context" else "A1" if n == 1 else f"A1:{n}" for kind, n in to)
         return curve_claims(table, columns, names, self.published)
 
 

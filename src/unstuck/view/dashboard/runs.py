@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
@@ -63,11 +64,11 @@ class Reader:
     def curve(self, run_id: str) -> dict[str, Any]:
         """A run's measures, and the band of forecasts made along it."""
         directory = self.run(run_id)
-        curve = directory.curve()
-        if curve is None or curve.empty:
+        curve = _curve(directory)
+        if not len(curve):
             return {"run_id": run_id, "curve": {}, "band": []}
         end = (directory.row() or {}).get("plateau_steps")
-        before = curve if end is None else curve[curve["step"] <= end]
+        before = curve if end is None else curve.truncate(end)
         return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
 
     def attention(self, run_id: str) -> dict[str, Any]:
@@ -122,21 +123,21 @@ class Reader:
         return pd.DataFrame(rows)
 
     def _forecast(self, directory: RunDirectory) -> str | None:
-        curve = directory.curve()
-        if curve is None or len(curve) < 2:
+        curve = _curve(directory)
+        if len(curve) < 2:
             return None
         try:
             return str(Forecaster().told(curve))
         except BadInput:
             return None
 
-    def _band(self, curve: Any) -> list[list[float]]:
+    def _band(self, curve: Curve) -> list[list[float]]:
         """Step, median, low and high of the forecast at some rows of the curve, while it was one."""
         out = []
         rows = len(curve)
         for n in sorted({max(2, round(rows * i / 24)) for i in range(1, 25)}):
             try:
-                said = Forecaster().of_curve(curve.iloc[:n])
+                said = Forecaster().of_curve(curve.rows(slice(n)))
             except BadInput:
                 return []
             if said.plateau is not None and said.low is not None and said.high is not None:
@@ -144,6 +145,11 @@ class Reader:
                 if all(math.isfinite(v) for v in values):
                     out.append(values)
         return out
+
+
+def _curve(directory: RunDirectory) -> Curve:
+    stored = directory.curve()
+    return Curve.from_rows([]) if stored is None else Curve.from_frame(stored, "run")
 
 
 def _age(path: Path) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from unstuck.config.run import TrainSpec
+from unstuck.curve import STEP, Curve
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
@@ -58,11 +59,11 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     points = max(LEAST, min(MOST, POINTS // len(table)))
     curves, left_out = {}, 0
     for run_id in table["run_id"]:
-        curve = where.run(str(run_id)).curve()
-        if curve is None or "step" not in curve or curve.empty:
+        stored = where.run(str(run_id)).curve()
+        if stored is None or stored.empty:
             continue
-        left_out += max(0, len(curve) - points)
-        curves[str(run_id)] = curve_of(curve, points)
+        left_out += max(0, len(stored) - points)
+        curves[str(run_id)] = curve_of(Curve.from_frame(stored, "run"), points)
     thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
     attention, large = attention_of([where.run(str(run_id)) for run_id in table["run_id"]], ATTENTION)
     unseen = (
@@ -80,7 +81,7 @@ def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
     return names, [[plain(v) for v in row] for row in shown.itertuples(index=False)]
 
 
-def curve_of(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
+def curve_of(curve: Curve, points: int) -> dict[str, list[float | None]]:
     """What is measured over a run, at so many points."""
     return _thin(_measured(curve), points)
 
@@ -93,11 +94,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def _measured(curve: pd.DataFrame) -> pd.DataFrame:
-    heads = [c for c in curve if c.startswith("attn_")]
-    if heads:
-        curve = curve.assign(best_attention=curve[heads].max(axis=1))
-    return curve[["step", *(m for m in MEASURES if m in curve)]]
+def _measured(curve: Curve) -> pd.DataFrame:
+    table = curve.to_frame()
+    if "attention" in curve.measures:
+        table["best_attention"] = curve.best("attention")
+    return table[[STEP, *(m for m in MEASURES if m in table)]]
 
 
 def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:

@@ -418,7 +418,7 @@ def test_what_has_no_heads_or_no_probes_is_refused():
     batch = task.sample(8, stream(0, "data"), {})
     with pytest.raises(BadInput, match="unstuck's Transformers"), ablated(torch.nn.Linear(2, 2), [(0, 0)]):
         pass
-    with pytest.raises(BadInput, match="copy_LAYER_HEAD"):
+    with pytest.raises(BadInput, match="copy_L_H"):
         find_circuit(model, task, batch, pd.DataFrame({"step": [0.0], "loss": [1.0]}), task.chance)
     table = attention_table(model, batch, step=5)
     for heads, steps in (([(0, 0)], [6]), ([(0, 2)], [5])):

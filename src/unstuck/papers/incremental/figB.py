@@ -76,9 +76,7 @@ def _inner(run: pd.DataFrame) -> Array:
 
 def _specialisation(run: pd.DataFrame) -> list[float]:
     """The index of the last query's attention, row by row."""
-    heads, groups = _places(run)
-    mass = run[[f"readout_group{g}_0_{h}" for h in heads for g in groups]].to_numpy(dtype=float)
-    return [specialisation(row.reshape(len(heads), len(groups))) for row in mass]
+    return [specialisation(row) for row in _mass(run)]
 
 
 def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
@@ -106,7 +104,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     claims = value_claims(
         found, "readout_specialisation", "specialisation of the last query", FIGB.specialisation, FIGB.decides
     )
-    dips = [min(float(_inner(run, h, g).min()) for h in _places(run)[0] for g in _places(run)[1]) for run in found]
+    dips = [float(_inner(run).min()) for run in found]
     claims.append(Claim("lowest <V, A_k> of a head", numbers(dips, 0), "-500", None, "published: about"))
     own = [_own(run) for run in found]
     for name, theirs, i, digits, absolute in (

@@ -14,6 +14,7 @@ from scipy.special import erfinv
 
 from unstuck import DiversitySchedule
 from unstuck.config import load_spec
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast import forecaster
 from unstuck.forecast.forecaster import Forecast
@@ -541,7 +542,7 @@ def test_no_calibration_had_a_say_in_the_committed_scheduled_runs():
         if "schedule" not in (directory.spec() or {}) or curve is None:
             continue
         before = curve[: int((curve["repetition"] > 0).argmax()) + 1]
-        assert gain(before).max() < forecaster.QUIET["gain"][0]
+        assert gain(Curve.of(before)).max() < forecaster.QUIET["gain"][0]
         found += 1
     assert found >= 3
 

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from unstuck.curve import TEST_LOSS, Curve
-
 if TYPE_CHECKING:
+    from unstuck.curve import Curve
     from unstuck.laws import PowerLaw
     from unstuck.theory import Flow
 
@@ -208,6 +207,8 @@ def live(spec: Any) -> Iterator[Callable[[Any], None]]:
 
 
 def _line(run: Any) -> str:
+    from unstuck.curve import TEST_LOSS, Curve  # pandas takes a second that `predict` need not wait
+
     curve = Curve.from_rows([run.rows[0], run.rows[-1]])
     where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
     if curve.rung_names:
@@ -228,6 +229,7 @@ def _line(run: Any) -> str:
 
 def _expected(run: Any) -> str:
     """What the forecaster says, in a second line, of a run that is still on its plateau."""
+    from unstuck.curve import Curve
     from unstuck.forecast import Forecaster
     from unstuck.forecast.signals import available
 
@@ -237,7 +239,7 @@ def _expected(run: Any) -> str:
     return f"\n{Forecaster().told(curve)}"
 
 
-def _ladder(curve: Curve) -> str:
+def _ladder(curve: "Curve") -> str:
     """Excess loss, KL to each rung, specialisation; each head's attention to the groups, and what it says of them; of
     the last row of a curve."""
     rungs = curve.rungs[-1].tolist()
@@ -259,6 +261,8 @@ def _ladder(curve: Curve) -> str:
 
 def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     """The end of a run on the ladder, its stages, and what early stopping would have picked."""
+    from unstuck.curve import Curve
+
     final = Curve.from_rows([result["final"]])
     if not final.rung_names or result["status"] == "diverged":
         return []
@@ -290,6 +294,8 @@ def _climbed(result: dict[str, Any], out: Path) -> list[str]:
 
 
 def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
+    from unstuck.curve import TEST_LOSS
+
     console = _console()
     status, threshold = result["status"], result["threshold"]
     measure = spec.task.decides

@@ -12,7 +12,7 @@ from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
 from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
-from unstuck.papers.lab import told
+from unstuck.papers.lab import settings_of
 from unstuck.papers.reproduce import reproduce
 from unstuck.store.store import Store
 
@@ -164,7 +164,7 @@ def test_verdicts():
 
 def test_a_trained_figure_tells_what_its_runs_were_told():
     """The committed tables of recall: four layers, their sizes and seeds, not the constants of the quick profile."""
-    told_by = {name: told(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
+    told_by = {name: settings_of(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
     assert told_by["fig4-law"]["task.tokens"] == [32, 64, 128]
     assert told_by["fig4-law"]["seed"] == [0, 1]
     assert told_by["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]

@@ -48,7 +48,7 @@ def exact():
 @pytest.mark.parametrize("plateau", [300, 5000, 200_000])
 @pytest.mark.parametrize("elapsed", [0.25, 0.5, 0.8])
 def test_on_the_progress_law_the_forecast_is_the_plateau(plateau, elapsed):
-    found = Forecaster(calibrations=exact()).of_curve(by_the_law(plateau, upto=elapsed))
+    found = Forecaster(calibrations=exact()).from_attention(by_the_law(plateau, upto=elapsed))
     assert found.sign
     assert found.plateau == pytest.approx(plateau, rel=0.03)
     assert found.elapsed == pytest.approx(elapsed, rel=0.03)
@@ -60,7 +60,7 @@ def test_rows_one_at_a_time_give_the_same_as_the_curve():
     forecaster = Forecaster(calibrations=exact())
     for row in curve.to_dict("records"):
         forecaster.update(row)
-    assert forecaster.forecast() == Forecaster(calibrations=exact()).of_curve(curve)
+    assert forecaster.forecast() == Forecaster(calibrations=exact()).from_attention(curve)
 
 
 def test_drift_and_silence_are_no_sign():
@@ -70,7 +70,7 @@ def test_drift_and_silence_are_no_sign():
     saturated = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * np.exp(0.1 * (1 - np.exp(-steps / 200)))})
     wobbling = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * np.exp(0.004 * rng.standard_normal(len(steps)))})
     for curve in (silent, saturated, wobbling):
-        found = Forecaster(calibrations=exact()).of_curve(curve)
+        found = Forecaster(calibrations=exact()).from_attention(curve)
         assert not found.sign
         assert found.plateau is None
         assert str(found).startswith("no sign of emergence by step 3,950")
@@ -80,31 +80,31 @@ def test_attention_that_moved_and_stands_is_not_called_silent():
     """Ten times its start by step 300, and there ever since: no end to name, but not nothing."""
     steps = np.arange(0, 4000, 50.0)
     moved = pd.DataFrame({"step": steps, "attn_0_0": 0.03 * 10 ** np.minimum(steps / 300, 1)})
-    found = Forecaster(calibrations=exact()).of_curve(moved)
+    found = Forecaster(calibrations=exact()).from_attention(moved)
     assert (found.sign, found.plateau) == (False, None)
     assert found.moved == pytest.approx(math.log(10))
     assert str(found).startswith("attention has moved, to 10.0 times where it began, but names no end")
     rising = by_the_law(1000, upto=0.7)  # which named an end, that has not come: another matter
     later = pd.concat([rising, pd.DataFrame({"step": [20_000.0], "train_loss": [0.5]})])
-    overdue = Forecaster(calibrations=exact()).of_curve(later)
+    overdue = Forecaster(calibrations=exact()).from_attention(later)
     assert (overdue.sign, overdue.moved) == (False, None)
 
 
 def test_attention_below_zero_is_no_attention():
     logs = pd.DataFrame({"step": [0, 10, 20], "attn_0_0": [-3.0, -2.5, -2.0]})
     with pytest.raises(BadInput, match=r"attn_0_0 is '-3', but must be from 0 to 1"):
-        Forecaster().of_curve(logs)
+        Forecaster().from_attention(logs)
 
 
 def test_a_law_is_a_second_opinion_weighed_by_how_sure_it_is():
     curve = by_the_law(1000, upto=0.5)
-    alone = Forecaster(calibrations=exact()).of_curve(curve)
-    both = Forecaster(prior=(1500, 0.1), calibrations=exact()).of_curve(curve)
+    alone = Forecaster(calibrations=exact()).from_attention(curve)
+    both = Forecaster(prior=(1500, 0.1), calibrations=exact()).from_attention(curve)
     assert both.plateau == pytest.approx(math.sqrt(alone.plateau * 1500), rel=0.02)  # both are sure to 10%
-    sure = Forecaster(prior=(1500, 0.001), calibrations=exact()).of_curve(curve)
+    sure = Forecaster(prior=(1500, 0.001), calibrations=exact()).from_attention(curve)
     assert sure.plateau == pytest.approx(1500, rel=0.01)
     silent = pd.DataFrame({"step": [0.0, 100.0, 200.0], "attn_0_0": 0.03})
-    law_only = Forecaster(prior=(1500, 0.1), calibrations=exact()).of_curve(silent)
+    law_only = Forecaster(prior=(1500, 0.1), calibrations=exact()).from_attention(silent)
     assert law_only.plateau == pytest.approx(1500, rel=1e-3)
     assert "the law's word" in str(law_only)
 
@@ -113,7 +113,7 @@ def test_a_law_is_a_second_opinion_weighed_by_how_sure_it_is():
 @settings(max_examples=100, deadline=None)
 def test_what_has_not_happened_by_now_happens_later(plateau, spread, now):
     silent = pd.DataFrame({"step": [0.0, now], "attn_0_0": 0.03})
-    found = Forecaster(prior=(plateau, spread), calibrations=exact()).of_curve(silent)
+    found = Forecaster(prior=(plateau, spread), calibrations=exact()).from_attention(silent)
     overdue = math.log(now / plateau) / spread  # standard deviations
     if overdue > 2.33:
         assert (found.plateau, found.low, found.high, found.elapsed, found.refuted) == (None, None, None, None, plateau)
@@ -125,13 +125,13 @@ def test_what_has_not_happened_by_now_happens_later(plateau, spread, now):
 
 def test_a_law_that_has_not_come_true_does_not_outweigh_a_sign():
     curve = by_the_law(2000, upto=0.5)
-    alone = Forecaster(calibrations=exact()).of_curve(curve)
-    both = Forecaster(prior=(100, 0.05), calibrations=exact()).of_curve(curve)
+    alone = Forecaster(calibrations=exact()).from_attention(curve)
+    both = Forecaster(prior=(100, 0.05), calibrations=exact()).from_attention(curve)
     assert (both.plateau, both.low, both.high) == (alone.plateau, alone.low, alone.high)
     assert both.refuted == 100
     hopeless = pd.read_csv(Path(__file__).parents[1] / "results" / "hopeless.csv")
     for _, run in hopeless[hopeless["seed"] >= 10].groupby(["kind", "seed"]):
-        said = Forecaster("gain", prior=(530, 0.078)).of_curve(Curve.from_frame(run, "run"))
+        said = Forecaster("gain", prior=(530, 0.078)).from_attention(Curve.from_frame(run, "run"))
         assert (said.plateau, said.refuted) == (None, 530)
 
 
@@ -148,21 +148,21 @@ def test_what_was_seen_long_ago_is_said_to_be(later, expected):
     """A run of 500 steps with attention, and 4,000 more without."""
     seen = by_the_law(1000, upto=0.5).assign(loss=0.55)
     after = pd.DataFrame({"step": np.arange(550, 4500, 50), **later})
-    said = Forecaster(calibrations=exact()).told(pd.concat([seen, after], ignore_index=True))
+    said = Forecaster(calibrations=exact()).predict(pd.concat([seen, after], ignore_index=True))
     assert expected in str(said)
     assert said.step == 4450
     assert (said.plateau, said.sign) == (None, False)
     soon = pd.concat([seen, after[after["step"] < 900]], ignore_index=True)
     if not said.diverged:
-        assert Forecaster(calibrations=exact()).told(soon).low >= 850
+        assert Forecaster(calibrations=exact()).predict(soon).low >= 850
 
 
 def test_a_loss_that_is_no_longer_written_has_not_diverged_where_another_is():
     steps = np.arange(60.0)
     curve = pd.DataFrame({"step": steps, "loss": 1.0, "test_loss": np.where(steps < 20, 1.0, math.nan)})
     curve = curve.assign(attn_0_0=0.03, phase="warm")  # and words that nobody needs
-    assert Forecaster().told(curve).diverged is None
-    assert Forecaster().told(curve.drop(columns="loss")).diverged == "not finite"
+    assert Forecaster().predict(curve).diverged is None
+    assert Forecaster().predict(curve.drop(columns="loss")).diverged == "not finite"
     rising = pd.DataFrame({"step": steps, "Value": np.linspace(0.02, 0.92, 60)})  # an accuracy, as it is exported
     assert astray(Curve.of(rising), "Value") is None
     far = pd.DataFrame({"step": steps, "loss": np.where(steps < 50, 1.0, 99.0)})
@@ -176,7 +176,7 @@ def test_what_ended_is_what_is_said_to_have():
     steps = np.arange(0, 4000, 50.0)
     loss = np.where(steps < 2600, 3.9, np.maximum(0.3, 3.9 - (steps - 2600) / 100))
     noise = np.random.default_rng(0).uniform(0.018, 0.022, len(steps))
-    said = Forecaster().told(pd.DataFrame({"step": steps, "loss": loss, "induction_0_0": noise}))
+    said = Forecaster().predict(pd.DataFrame({"step": steps, "loss": loss, "induction_0_0": noise}))
     assert (said.over, said.formed) == (True, False)
     assert "no induction head has formed" in str(said)
     assert (said.plateau, said.low, said.high, said.elapsed) == (None, None, None, None)
@@ -186,9 +186,9 @@ def test_measures_in_another_unit_or_of_words_are_refused():
     for name in ("readout_entropy_0_0", "row_entropy_0_0"):
         curve = pd.DataFrame({"step": [0.0, 10.0, 20.0], name: [3.1, 3.0, 2.9]})
         with pytest.raises(BadInput, match=rf"{name} is '3\.1', but must be from 0 to 1"):
-            Forecaster().of_curve(curve)
+            Forecaster().from_attention(curve)
         with pytest.raises(BadInput, match="made of numbers"):
-            Forecaster().told(curve.assign(**{name: 0.9}, loss=["low", "high", "low"]))
+            Forecaster().predict(curve.assign(**{name: 0.9}, loss=["low", "high", "low"]))
 
 
 @given(st.integers(12, 200), st.floats(1e-4, 1e-2), st.floats(0.1, 10))
@@ -205,7 +205,7 @@ def test_a_loss_that_falls_without_noise_is_said_to(rows, part, level):
 def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
     """Loggers write the loss more often than attention, and a step in more than one row."""
     whole = by_the_law(1000, upto=0.5, rows=40).astype({"step": int})
-    expected = Forecaster(calibrations=exact()).of_curve(whole)
+    expected = Forecaster(calibrations=exact()).from_attention(whole)
     losses = pd.DataFrame({"step": np.arange(0, 560, 7), "loss": 1.0})
     for mixed in (
         pd.concat([losses, whole]),
@@ -216,9 +216,9 @@ def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
     ):
         mixed.to_csv(tmp_path / "c.csv", index=False)
         for curve in (mixed, read_curve(tmp_path / "c.csv")):
-            assert Forecaster(calibrations=exact()).of_curve(curve) == expected
+            assert Forecaster(calibrations=exact()).from_attention(curve) == expected
     with pytest.raises(BadInput, match="attn_L_H"):
-        Forecaster().of_curve(whole.assign(attn_1_0=math.nan, attn_1_1=math.nan))
+        Forecaster().from_attention(whole.assign(attn_1_0=math.nan, attn_1_1=math.nan))
 
 
 def test_rows_may_be_numpy_or_tensors_and_must_be_numbers():
@@ -227,7 +227,9 @@ def test_rows_may_be_numpy_or_tensors_and_must_be_numbers():
     one = Forecaster(calibrations=exact())
     for row in curve.to_dict("records"):
         one.update({k: torch.tensor(v) if k.startswith("attn") else np.int64(v) for k, v in row.items()} | {"id": "x"})
-    assert one.forecast().plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau, rel=1e-3)
+    assert one.forecast().plateau == pytest.approx(
+        Forecaster(calibrations=exact()).from_attention(curve).plateau, rel=1e-3
+    )
     for row in (
         {"attn_0_0": 1.0},
         {"step": "one", "attn_0_0": 1.0},
@@ -244,7 +246,7 @@ def test_rows_may_be_numpy_or_tensors_and_must_be_numbers():
 def test_a_loss_that_has_begun_to_fall_is_told_beside_the_forecast(tmp_path):
     curve = by_the_law(1000, upto=0.6, rows=60)
     loss = np.where(curve["step"] < 500, 1.0, 1.0 - (curve["step"] - 500) / 200)
-    found = Forecaster(calibrations=exact()).told(curve.assign(loss=loss))
+    found = Forecaster(calibrations=exact()).predict(curve.assign(loss=loss))
     assert (found.over, found.sign) == (False, True)
     assert 500 < found.left < 560
     assert "; the loss falls since about step 5" in str(found)
@@ -254,11 +256,11 @@ def test_a_loss_that_fell_without_a_plateau_is_told_from_one_that_stands():
     """To a hundredth of its start all the way, and at once to a plateau there."""
     steps = np.arange(0, 1000, 20)
     attention = pd.DataFrame({"step": steps, "attn_0_0": np.clip(0.03 * 1.3 ** (steps / 20), 0, 0.97)})
-    fell = Forecaster().told(attention.assign(loss=3.0 * 0.9 ** (steps / 20)))
+    fell = Forecaster().predict(attention.assign(loss=3.0 * 0.9 ** (steps / 20)))
     assert (fell.over, fell.plateau, fell.left) == (True, None, None)
     assert "no plateau is seen on its way" in str(fell)
     stands = attention.assign(attn_0_0=0.03, loss=np.where(steps < 100, 3.0, 0.03))
-    assert not Forecaster().told(stands).over
+    assert not Forecaster().predict(stands).over
 
 
 def test_a_run_whose_loss_has_fallen_is_not_forecast(tmp_path, capsys):
@@ -381,11 +383,11 @@ def test_a_task_in_two_steps_goes_by_the_link_that_is_ahead():
     both = still.merge(copying, on="step")
     assert links(Curve.of(both)) == pytest.approx(gain(Curve.of(curve)))
     assert available(both)[:2] == ["links", "gain"]
-    said = Forecaster().of_curve(both)
+    said = Forecaster().from_attention(both)
     assert (said.signal, said.sign) == ("links", True)
     assert said.plateau == pytest.approx(4000, rel=0.03)
-    assert not Forecaster("gain").of_curve(both).sign
-    assert Forecaster().of_curve(both.assign(**{c: np.nan for c in copying if c != "step"})).signal == "gain"
+    assert not Forecaster("gain").from_attention(both).sign
+    assert Forecaster().from_attention(both.assign(**{c: np.nan for c in copying if c != "step"})).signal == "gain"
 
 
 def test_the_shipped_calibrations_are_close_to_the_theory():
@@ -407,14 +409,14 @@ def test_a_rise_counts_if_no_head_that_matters_falls_half_as_much(start, other, 
     steps = np.arange(0, 801, 20.0)
     rising = 0.03 * np.exp(erfinv(np.minimum(steps / 2000, 0.99)) ** 2)  # by the progress law, 40% of its plateau
     curve = pd.DataFrame({"step": steps, "attn_0_0": rising, "attn_0_1": start * np.linspace(1, other, len(steps))})
-    assert Forecaster("gain").of_curve(curve).sign == sign
+    assert Forecaster("gain").from_attention(curve).sign == sign
 
 
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
 def test_a_stored_run_is_forecast_from_its_first_half():
     curve = read_curve(STORE / "f4ccb0e4812a3497")  # T = 64, d = 32: 2,550 steps
     for share in (0.4, 0.5, 0.7):
-        found = Forecaster().of_curve(curve.truncate(share * 2550))
+        found = Forecaster().from_attention(curve.truncate(share * 2550))
         assert found.plateau == pytest.approx(2550, rel=0.3)
 
 
@@ -437,7 +439,7 @@ def test_forecasts_of_stored_runs_are_what_they_were(run, share, signal):
     table = Store(STORE).run(run).curve()
     curve = Curve.from_frame(table, "run")
     for known in (curve.truncate(share * curve.steps.max()), table[table["step"] <= share * table["step"].max()]):
-        said = Forecaster(signal).told(known)
+        said = Forecaster(signal).predict(known)
         assert (said.plateau, said.low, said.high) == pytest.approx(PINNED[run, share, signal], rel=1e-12)
 
 
@@ -445,7 +447,7 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
     with pytest.raises(BadInput, match="one of auto, links, gain"):
         Forecaster("grain")
     with pytest.raises(BadInput, match="attn_L_H, induction_L_H or readout_entropy_L_H"):
-        Forecaster().of_curve(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
+        Forecaster().from_attention(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.parquet").write_bytes(b"not a table")
     (tmp_path / "loss.csv").write_text("epoch,loss\n1,2\n")
@@ -506,12 +508,12 @@ def test_the_command_forecasts_a_run_directory(tmp_path, capsys):
 def test_the_induction_score_is_read_like_attention():
     curve = by_the_law(1000, upto=0.6).assign(readout_entropy_0_0=1.0)
     scored = curve.rename(columns=lambda c: c.replace("attn", "induction"))
-    found = Forecaster(calibrations=exact()).of_curve(scored)
+    found = Forecaster(calibrations=exact()).from_attention(scored)
     assert found.signal == "induction"
-    assert found.plateau == pytest.approx(Forecaster(calibrations=exact()).of_curve(curve).plateau)
+    assert found.plateau == pytest.approx(Forecaster(calibrations=exact()).from_attention(curve).plateau)
     assert str(found).startswith("forms induction heads at about step")
     formed = pd.concat([scored, scored.tail(1).assign(step=700.0, induction_1_0=0.6)])
-    assert str(Forecaster(calibrations=exact()).told(formed)) == "formed induction heads at about step 700"
+    assert str(Forecaster(calibrations=exact()).predict(formed)) == "formed induction heads at about step 700"
 
 
 @pytest.mark.parametrize("prior", [(math.inf, 1), (1500, math.inf), 1500, (1500,), (1500, 0.2, 3), (0, 1), ("x", 1)])
@@ -524,10 +526,10 @@ def test_rows_that_do_not_go_back_far_enough_cannot_tell():
     """Attached at half of a plateau: that nothing shows yet does not mean that there is nothing."""
     steps = np.arange(5000, 9501, 250)
     curve = pd.DataFrame({"step": steps, "attn_0_0": 0.1 * np.exp((steps - 5000) / 3000)})
-    found = Forecaster().of_curve(curve)
+    found = Forecaster().from_attention(curve)
     assert found.tells_from == pytest.approx(11_000)
     assert str(found).startswith("too early to tell at step 9,500: rows go back to step 5,000 only")
-    assert Forecaster().of_curve(curve.assign(step=steps - 4990)).tells_from is None
+    assert Forecaster().from_attention(curve.assign(step=steps - 4990)).tells_from is None
 
 
 @pytest.mark.parametrize(
@@ -704,9 +706,9 @@ def test_a_decimal_comma_is_no_separator_of_thousands(tmp_path):
 def test_copying_may_be_text_as_loggers_write_it():
     curve = by_the_law(4000.0, upto=0.6)
     both = curve.assign(copy_0_0=curve["attn_1_1"].map(str))
-    assert Forecaster().told(both).signal == "links"
+    assert Forecaster().predict(both).signal == "links"
     with pytest.raises(BadInput, match="attn_L_H and copy_L_H of links"):
-        Forecaster("links").of_curve(curve)
+        Forecaster("links").from_attention(curve)
 
 
 def test_steps_with_separators_are_numbers_and_rows_without_a_step_are_said(tmp_path):

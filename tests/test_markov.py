@@ -451,7 +451,7 @@ def test_a_regression_is_compared_by_its_own_divergence(tmp_path):
     asked = load_spec("markov-regression", [*words, f"train.compare=[{other.run_id}]"])
     execute(asked, store)
     mine, theirs = Run(asked, references=[store.run(other.run_id).predictions()]), store.run(other.run_id).predictions()
-    task, batch = mine.looks.primary(task_probe := asked.task.probe)
+    task, batch = mine.evaluator.primary(task_probe := asked.task.probe)
     by_hand = 0.5 * (mine.model(batch.inputs) - theirs[:task_probe].float()).square().sum(-1).mean() / task.noise**2
     assert store.run(asked.run_id).curve()["ref_1"].iloc[0] == pytest.approx(by_hand.item(), rel=1e-3)
 

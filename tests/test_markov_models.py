@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from unstuck.config import load_spec
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.models.minimal import Minimal, MinimalModule
 from unstuck.models.post_norm import PostNorm, PostNormModule
 from unstuck.tasks.markov import Markov
@@ -311,7 +311,7 @@ def test_attention_of_windows_stands_at_the_places_of_their_tokens(c):
 def test_a_context_longer_than_the_first_scored_position_has_is_refused(c):
     task = TASKS[0]
     replace(c, context=task.context).build(task, stream(0, "init"))
-    with pytest.raises(Impossible):
+    with pytest.raises(InvalidCombination):
         replace(c, context=task.context + 1).build(task, stream(0, "init"))
 
 

@@ -32,3 +32,17 @@ def test_other_names_are_left_alone():
     assert new_name("runs.store") is None
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("unstuck.runs.nothing")
+
+
+def test_old_names_of_functions_warn_and_give_the_same():
+    import pandas as pd
+
+    from unstuck import Forecaster, errors
+
+    with pytest.warns(FutureWarning):
+        assert errors.Impossible is errors.InvalidCombination
+    curve = pd.DataFrame({"step": [0.0, 100.0, 200.0], "attn_0_0": [0.1, 0.1, 0.1]})
+    for old, new in (("told", "predict"), ("of_curve", "from_attention")):
+        with pytest.warns(FutureWarning):
+            said = getattr(Forecaster(), old)(curve)
+        assert said == getattr(Forecaster(), new)(curve)

@@ -122,8 +122,8 @@ def test_the_loop_and_a_watch_measure_the_same(preset):
     read-out position besides."""
     words = ["task.T=12", "task.d=4"] if preset == "regression" else ["task.tokens=16", "task.pairs=4"]
     run = Run(load_spec(preset, [*words, "train.max_steps=1"]))
-    task, part = run.looks.primary(run.task.probe)
-    ours = run.looks.observe()[1]
+    task, part = run.evaluator.primary(run.task.probe)
+    ours = run.evaluator.observe()[1]
     targets = {"attention": part.relevant}
     if links := task.links(part):
         targets["copying"] = links["copy"]

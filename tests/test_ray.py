@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from unstuck.cli import main
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.runner.sweep import expand, run_sweep
 from unstuck.store.store import Store
 
@@ -92,13 +92,13 @@ def test_a_task_asks_for_what_its_specification_names():
 
 def test_what_no_node_has_is_said_and_not_waited_for(cluster, tmp_path):
     for word in ("train.threads=64", "train.device=cuda"):
-        with pytest.raises(Impossible, match="no node of the cluster has them"):
+        with pytest.raises(InvalidCombination, match="no node of the cluster has them"):
             run_on_ray(expand("regression", [*WORDS, word]), Store(tmp_path), address=cluster.address)
 
 
 def test_no_cluster_is_a_sentence(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # where `auto` looks first
-    with pytest.raises(Impossible, match="ray start --head"):
+    with pytest.raises(InvalidCombination, match="ray start --head"):
         run_on_ray(expand("regression", WORDS), Store(tmp_path), address="127.0.0.1:1")
     assert main(["sweep", "regression", *WORDS, "--out", str(tmp_path), "--ray", "auto"]) == 2
     assert "ray start --head" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from unstuck.cli import main
 from unstuck.config import load_spec
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.models.transformer import Transformer
 from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
@@ -23,8 +23,8 @@ from unstuck.probes.maps import attention_table, draw_attention
 from unstuck.runner.execute import execute, satisfies, truncate
 from unstuck.store.store import Result, Store
 from unstuck.tasks.recall import Recall, highest
-from unstuck.training.emergence import RisingLookout
-from unstuck.training.looks import link_columns
+from unstuck.training.emergence import RisingCrossings
+from unstuck.training.evaluator import link_columns
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
@@ -192,7 +192,7 @@ def test_two_tokens_at_one_position_are_a_linear_map_of_both():
 
 def test_vectors_have_no_embedding():
     spec = load_spec("regression", ["model.embedding=normal"])
-    with pytest.raises(Impossible):
+    with pytest.raises(InvalidCombination):
         Run(spec)
 
 
@@ -242,7 +242,7 @@ def test_numbers_outside_are_one_sentence(capsys, key, below, far):
 def watch_a_curve(accuracy, thresholds, *, steps, noise=0.0, seed=0):
     """Feed a watch with a curve as the loop does; returns it, and how many full evaluations it asked for."""
     rng = torch.Generator().manual_seed(seed)
-    watch, full, next_row = RisingLookout(thresholds), 0, 0
+    watch, full, next_row = RisingCrossings(thresholds), 0, 0
     for step in range(steps):
         if step:
             right = torch.rand(32, generator=rng) < accuracy(step)
@@ -289,7 +289,7 @@ def test_a_small_threshold_is_bounded_from_below_too(tokens, pairs, at, width, s
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_accuracy_that_comes_back_late_is_found_though_training_is_flat(seed):
     """As with repetition: the training accuracy has long been 1 when the clean one rises."""
-    rng, watch, next_row = torch.Generator().manual_seed(seed), RisingLookout((0.5,)), 0
+    rng, watch, next_row = torch.Generator().manual_seed(seed), RisingCrossings((0.5,)), 0
     for step in range(12_000):
         if step:
             watch.trained(0.995)
@@ -301,25 +301,25 @@ def test_accuracy_that_comes_back_late_is_found_though_training_is_flat(seed):
 
 
 def test_one_evaluation_by_luck_is_no_crossing():
-    watch = RisingLookout((0.5,))
+    watch = RisingCrossings((0.5,))
     for step, value in ((0, 0.1), (100, 0.55), (200, 0.2), (300, 0.6), (400, 0.7)):
         watch.evaluated(step, value, full=True)
     assert 200 < watch.crossings["0.5"] < 300
 
 
 def test_what_holds_from_the_start_is_crossed_at_the_start():
-    perfect = RisingLookout((1.0,))
+    perfect = RisingCrossings((1.0,))
     for step, value in enumerate((0.1, 0.9, 1.0, 1.0)):
         perfect.evaluated(step, value, full=True)
     assert perfect.crossings == {"1": 2.0}
-    watch = RisingLookout((0.05, 0.5))
+    watch = RisingCrossings((0.05, 0.5))
     watch.evaluated(0, 0.08, full=True)
     watch.evaluated(40, 0.09, full=True)
     assert watch.crossings == {"0.05": 0.0}
 
 
 def test_small_evaluations_establish_nothing():
-    watch = RisingLookout((0.5,))
+    watch = RisingCrossings((0.5,))
     for step in range(5):
         watch.evaluated(step, 0.9, full=False)
     assert watch.crossings == {}
@@ -384,7 +384,7 @@ def test_recall_emerges_and_its_heads_rise_at_the_jump(small):
 
 def test_the_circuit_is_named_and_proven(small):
     run, result = small
-    task, batch = run.looks.primary(512)
+    task, batch = run.evaluator.primary(512)
     circuit = find_circuit(run.model, task, batch, result.curve, task.chance)
     assert [(p.role, p.layer, p.head) for p in circuit.parts] == [("copies", 0, 0), ("selects", 1, 0)]
     assert circuit.accuracy > 0.85
@@ -566,7 +566,7 @@ def test_the_command_names_the_circuit_and_keeps_the_maps(tmp_path, capsys):
 
 def test_a_map_has_the_tokens_of_its_sequence(small):
     run, _ = small
-    _, batch = run.looks.primary(4)
+    _, batch = run.evaluator.primary(4)
     table = attention_table(run.model, batch, step=7)
     row = table[(table["layer"] == 1) & (table["row"] == 8)].sort_values("column")
     assert row["token"].tolist() == batch.inputs[0].tolist()

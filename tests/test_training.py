@@ -16,7 +16,7 @@ from unstuck.runner.execute import execute, satisfies, truncate
 from unstuck.store.store import Result, Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.theory import Flow
-from unstuck.training.emergence import FallingLookout
+from unstuck.training.emergence import FallingCrossings
 from unstuck.training.loop import Run
 from waiting import eventually
 
@@ -86,7 +86,7 @@ def drop(step, *, at, width, floor=0.01):
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width, noise):
     rng = np.random.default_rng(0)
-    watch = FallingLookout((0.1,))
+    watch = FallingCrossings((0.1,))
     full, step, next_row = 0, 0, 20
     while watch.next_threshold is not None:
         step += 1
@@ -103,7 +103,7 @@ def test_the_plateau_is_found_within_two_percent_with_few_evaluations(at, width,
 
 def test_a_noisy_row_between_two_full_evaluations_does_not_move_the_plateau():
     """The bracket is made of full evaluations; ordinary rows, on few sequences, may dip below the threshold early."""
-    watch = FallingLookout((0.1,))
+    watch = FallingCrossings((0.1,))
     for _ in range(20):
         watch.trained(0.14)
     watch.evaluated(100, 0.14, full=True)
@@ -119,7 +119,7 @@ def test_a_noisy_row_between_two_full_evaluations_does_not_move_the_plateau():
 def test_thresholds_at_any_height_are_found_within_two_percent(at, width, thresholds, seed):
     """Also 0.4, close to the plateau itself, and with rows on few sequences that are 6% off."""
     rng = np.random.default_rng(seed)
-    watch, full, step, next_row = FallingLookout(thresholds), 0, 0, 0
+    watch, full, step, next_row = FallingCrossings(thresholds), 0, 0, 0
     while watch.next_threshold is not None:
         value = drop(step, at=at, width=width)
         if step:
@@ -140,7 +140,7 @@ def test_thresholds_at_any_height_are_found_within_two_percent(at, width, thresh
 
 def test_a_budget_that_ended_on_the_plateau_does_not_move_the_crossing():
     """Its last row is a full evaluation far from the threshold; the crossing is bounded by later ones."""
-    watch = FallingLookout((0.1,))
+    watch = FallingCrossings((0.1,))
     for step in range(600):
         value = drop(step, at=500, width=15)
         if step:

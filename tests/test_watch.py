@@ -21,7 +21,7 @@ from unstuck.attach import attention_maps
 from unstuck.attach.capture import beside, each_attention
 from unstuck.config import load_spec
 from unstuck.curve import Curve
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast.sources import read_curve
 from unstuck.probes.attention import readout_entropy
 from unstuck.runner.execute import execute
@@ -237,13 +237,13 @@ def test_the_entropy_of_all_rows_gives_no_interval():
     fall = 1 - 0.1 * (steps / 2000) ** 5
     for name, sign in (("readout_entropy", True), ("row_entropy", False)):
         curve = Curve.from_rows([{"step": s, f"{name}_0_0": x} for s, x in zip(steps, fall, strict=True)])
-        said = Forecaster().told(curve)
+        said = Forecaster().predict(curve)
         assert said.sign == sign
         assert (said.low is not None, said.high is not None) == (sign, sign)
-        by_law = Forecaster(prior=(4000, 0.2)).told(curve)
+        by_law = Forecaster(prior=(4000, 0.2)).predict(curve)
         assert by_law.plateau is not None
     with pytest.raises(BadInput, match="readout_entropy_L_H"):
-        Forecaster("sharpening").told(curve)
+        Forecaster("sharpening").predict(curve)
 
 
 def test_old_columns_of_a_watch_are_those_of_all_rows(tmp_path):
@@ -402,7 +402,7 @@ def test_a_measure_that_is_no_number_is_named(loss):
 
 
 def test_a_watch_that_has_not_looked_has_nothing_to_save(tmp_path):
-    with pytest.raises(Impossible, match="has not looked yet"):
+    with pytest.raises(InvalidCombination, match="has not looked yet"):
         Watch(Plain(True), probe=torch.randint(16, (3, 5))).save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -575,7 +575,7 @@ def test_what_a_configuration_rules_out_is_said_before_the_model_is_asked(limits
     model = Plain(True)
     model.config = SimpleNamespace(**limits)
     model.forward = None  # on a GPU an index beyond an embedding ends the process
-    with pytest.raises(Impossible, match=says):
+    with pytest.raises(InvalidCombination, match=says):
         Watch(model, vocabulary=16).look(0)
     free = Plain(True)
     free.config = SimpleNamespace(max_position_embeddings=-1)  # as those have it that know no limit
@@ -640,7 +640,7 @@ def test_steps_that_begin_anew_are_not_taken_for_others():
     assert watch(20) is None  # several batches may make one optimiser step
     with pytest.warns(UserWarning, match="step 0 comes after 20, but steps go on over all epochs; the watch does not"):
         assert watch(0, loss=1.0) is None
-    with pytest.raises(Impossible, match="steps go on"):
+    with pytest.raises(InvalidCombination, match="steps go on"):
         watch.look(10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -702,7 +702,7 @@ def test_weights_of_ones_own_are_checked(given, says):
 
 @pytest.mark.parametrize("probe", [[[1, 2], [3, 4]], "abc", torch.full((2, 4), 99), np.ones((2, 3), dtype=int)])
 def test_a_probe_that_the_model_does_not_take_is_a_sentence(probe):
-    with pytest.raises(Impossible, match="Plain could not be run on the probe, which must be what it takes"):
+    with pytest.raises(InvalidCombination, match="Plain could not be run on the probe, which must be what it takes"):
         Watch(Plain(True), probe).look(0)
 
 

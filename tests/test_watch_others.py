@@ -10,7 +10,7 @@ from torch import nn
 from unstuck import Watch
 from unstuck.attach import attention_maps
 from unstuck.attach.callbacks import check_trained, lightning_callback, trainer_callback
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 
 transformers = pytest.importorskip("transformers")
 SMALL = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
@@ -70,7 +70,7 @@ def test_a_model_that_the_trainer_does_not_train_is_said(tmp_path):
     trainer = transformers.Trainer(
         model_init=lambda: kind(config), args=arguments, train_dataset=data, callbacks=[trainer_callback(watch)]
     )
-    with pytest.raises(Impossible, match="not trained here"):
+    with pytest.raises(InvalidCombination, match="not trained here"):
         trainer.train()
     part = nn.Sequential(watch.model)
     check_trained(watch, part)  # the whole of which the watched model is a part

@@ -64,14 +64,14 @@ def claims(name: str, before: Any, now: Any) -> Iterator[str]:
             for side in (old, new)
         )
         if _plain(was) != _plain(is_):
-            yield f"{name}: {quantity}: {_told(was)} before, {_told(is_)} now"
+            yield f"{name}: {quantity}: {_changed(was)} before, {_changed(is_)} now"
 
 
 def _plain(claim: dict[str, Any] | None) -> Any:
     return None if claim is None else {k: f"{v:.9g}" if isinstance(v, float) else v for k, v in claim.items()}
 
 
-def _told(claim: dict[str, Any] | None) -> str:
+def _changed(claim: dict[str, Any] | None) -> str:
     return "none" if claim is None else f"{claim['ours']!r} ({claim['verdict']})"
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import reprlib
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ class BadInput(ValueError):
         return BadInput, (self.field, self.value, self.allowed)
 
 
-class Impossible(BadInput):
+class InvalidCombination(BadInput):
     """Values that are each allowed but cannot go together; the sentence is the whole message."""
 
     def __init__(self, sentence: str) -> None:
@@ -26,7 +27,7 @@ class Impossible(BadInput):
         self.args = (sentence.rstrip(".") + ".",)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Impossible, self.args
+        return InvalidCombination, self.args
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -48,3 +49,10 @@ def _short(value: object, limit: int = 60) -> str:
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits
         return "a number too long to print"
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Impossible":
+        warnings.warn("unstuck.errors.Impossible is now InvalidCombination", FutureWarning, stacklevel=2)
+        return InvalidCombination
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

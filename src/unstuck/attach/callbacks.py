@@ -6,14 +6,14 @@ from typing import Any
 
 from unstuck.attach.capture import unwrapped
 from unstuck.attach.watch import Watch
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 
 
 def check_trained(watch: Watch, trained: Any) -> None:
     """Is the watched model, or some of it, the one that is trained? Modules tell: parameters may be laid out anew."""
     of_trainer = {id(module) for module in trained.modules()} if hasattr(trained, "modules") else None
     if of_trainer is not None and not any(id(module) in of_trainer for module in unwrapped(watch.model).modules()):
-        raise Impossible(
+        raise InvalidCombination(
             f"the watch looks at a {type(watch.model).__name__} that is not trained here: it must be made of the "
             "model that the trainer has; one given as `model_init` is made anew when training begins"
         )
@@ -22,11 +22,11 @@ def check_trained(watch: Watch, trained: Any) -> None:
 def trainer_callback(watch: Watch) -> Any:
     """For the Hugging Face Trainer: `Trainer(..., callbacks=[trainer_callback(watch)])`."""
     if find_spec("transformers") is None:
-        raise Impossible("the Hugging Face Trainer is not installed: pip install transformers")
+        raise InvalidCombination("the Hugging Face Trainer is not installed: pip install transformers")
     from transformers import TrainerCallback
 
     class WatchCallback(TrainerCallback):
-        """Looks before the first and after every so many optimiser steps, and takes the loss the Trainer logged last,
+        """Measures before the first and after every so many optimiser steps, and takes the loss the Trainer logged last,
         which is the mean of its `logging_steps` before that."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ def _lightning() -> Any:
     for package in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(package.partition(".")[0]) is not None:
             return import_module(f"{package}.callbacks")
-    raise Impossible("Lightning is not installed: pip install lightning")
+    raise InvalidCombination("Lightning is not installed: pip install lightning")
 
 
 def lightning_callback(watch: Watch) -> Any:
@@ -57,7 +57,7 @@ def lightning_callback(watch: Watch) -> Any:
     base: Any = _lightning().Callback
 
     class WatchCallback(base):  # type: ignore[misc]
-        """Looks before the first and after every so many optimiser steps, and takes what was logged by name."""
+        """Measures before the first and after every so many optimiser steps, and takes what was logged by name."""
 
         def on_train_start(self, trainer: Any, module: Any = None, **kwargs: Any) -> None:
             check_trained(watch, module)

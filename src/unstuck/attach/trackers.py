@@ -6,7 +6,7 @@ Both are optional: `pip install 'unstuck[trackers]'`. Weights & Biases works off
 from pathlib import Path
 from typing import Any, Protocol
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 
 
 class Tracker(Protocol):
@@ -21,7 +21,7 @@ class TensorBoardTracker:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as e:
-            raise Impossible("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
+            raise InvalidCombination("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
         self._writer = SummaryWriter(str(directory / spec.run_id))
 
     def __call__(self, run: Any) -> None:
@@ -41,7 +41,9 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as e:
-            raise Impossible("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
+            raise InvalidCombination(
+                "Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it"
+            ) from e
         self._run = wandb.init(project=project, id=spec.run_id, resume="allow", config=spec.as_dict())
 
     def __call__(self, run: Any) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.curve import Curve, Row, head_columns, place
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
 from unstuck.scalars import is_whole, measure
@@ -24,7 +24,7 @@ SHORTEST = 6  # length of such a sequence; in one of 4 the token before is also 
 
 
 class Watch:
-    """Looks at a model's attention on a fixed batch every so many steps.
+    """Measures a model's attention on a fixed batch every so many steps.
 
         watch = Watch(model, probe, vocabulary=256)
         for batch in batches:
@@ -102,7 +102,7 @@ class Watch:
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """A row of the curve, now."""
         if behind := self._behind(step):
-            raise Impossible(behind)
+            raise InvalidCombination(behind)
         row = {**{k: measure(k, v) for k, v in measures.items()}, "step": float(_whole_step(step))}
         if self.probe is not None:
             shapes: set[str] = set()
@@ -148,7 +148,7 @@ class Watch:
             raise
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
             why = f"{type(e).__name__}: {(str(e).strip() or 'no reason given').splitlines()[0]}"
-            raise Impossible(f"{type(self.model).__name__} could not be run on {what} ({why})") from e
+            raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({why})") from e
         if layer < 0:
             raise BadInput(
                 "the model",
@@ -170,7 +170,7 @@ class Watch:
         what = f"{2 * self.half} tokens with indices up to {self.largest}, on which induction is tested: `vocabulary`, "
         what += "`length` and `tokens` must fit it"
         if too_far := self._beyond():
-            raise Impossible(f"{type(self.model).__name__} could not be run on {what} ({too_far})")
+            raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({too_far})")
         self._each(self.repeated, take, what)
         if not _has(row, "induction"):
             raise BadInput(
@@ -195,7 +195,7 @@ class Watch:
 
     def forecast(self, **options: Any) -> Forecast:
         """When will the run leave its plateau? Options are those of `Forecaster`."""
-        return Forecaster(**options).told(self.curve)
+        return Forecaster(**options).predict(self.curve)
 
     def load(self, directory: str | Path, before: int | None = None) -> Self:
         """Take up the rows that were saved there, where a training is resumed: all, or those before the step at which
@@ -212,7 +212,9 @@ class Watch:
         """Write the curve where `unstuck forecast`, `report` and plots find it. Rows that an earlier watch wrote there
         stay, up to the first step of this one: so a training that was resumed goes on."""
         if not self.rows:
-            raise Impossible("the watch has not looked yet, so there is nothing to save: call it with a step first")
+            raise InvalidCombination(
+                "the watch has not looked yet, so there is nothing to save: call it with a step first"
+            )
         run = self._written_by_a_watch(directory)
         run.path.mkdir(parents=True, exist_ok=True)
         curve, before = self.curve.to_frame(), run.curve()

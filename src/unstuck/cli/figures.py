@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unstuck.errors import BadInput, Impossible, nearest
+from unstuck.errors import BadInput, InvalidCombination, nearest
 
 from .common import Json, app, bar, warnings_as_sentences, whole
 
@@ -91,7 +91,7 @@ def reproduce(
             results.append(run(name, chosen, out, progress, workers=processes))
     results = [r for r in results if r]
     if not results:
-        raise Impossible(f"no run of {figure} was finished; see: unstuck runs {out / 'store'}")
+        raise InvalidCombination(f"no run of {figure} was finished; see: unstuck runs {out / 'store'}")
     if len(names) == 1:
         result = results[0]
     else:

@@ -81,7 +81,7 @@ def forecast(
                 say(_word(prior))
             return
         forecaster.prior = prior
-        found = forecaster.told(curve)
+        found = forecaster.predict(curve)
     if as_json:
         interval = None if found.low is None else [found.low, found.high]
         rest = {k: v for k, v in asdict(found).items() if k not in ("step", "plateau", "low", "high")}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 
 from .common import app, say
 
@@ -36,7 +36,7 @@ def serve(
 
         from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
     except ImportError as e:
-        raise Impossible("the dashboard is not installed; pip install 'unstuck[app]' brings it") from e
+        raise InvalidCombination("the dashboard is not installed; pip install 'unstuck[app]' brings it") from e
 
     token = None if host in LOOPBACK else new_token()
     application = make_app(directory, host=host, token=token)
@@ -45,7 +45,7 @@ def serve(
     try:
         listening.bind((host, port))
     except OSError as e:
-        raise Impossible(f"{host} port {port} cannot be had ({e.strerror}); --port 0 takes a free one") from e
+        raise InvalidCombination(f"{host} port {port} cannot be had ({e.strerror}); --port 0 takes a free one") from e
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
     where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from unstuck.config.plain_yaml import LARGEST, NotPlain, plain_yaml
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
-from unstuck.errors import BadInput, Impossible, nearest
+from unstuck.errors import BadInput, InvalidCombination, nearest
 
 #: What pydantic says less plainly.
 PLAINLY = {
@@ -203,7 +203,7 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
             raise first["ctx"]["error"] from e
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "value_error":
-            raise Impossible(message) from e
+            raise InvalidCombination(message) from e
         allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
         raise BadInput(field, value, PLAINLY.get(first["type"]) or allowed[0].lower() + allowed[1:]) from e
 
@@ -290,10 +290,10 @@ def from_file(section: str, path: Path, is_kind: Callable[[type], bool], what: s
             (f.lineno for f in reversed(traceback.extract_tb(e.__traceback__)) if f.filename == str(path)), None
         )
         where = "" if line is None else f" in line {line}"
-        raise Impossible(f"{path} cannot be read as Python: {type(e).__name__}{where}: {e}") from e
+        raise InvalidCombination(f"{path} cannot be read as Python: {type(e).__name__}{where}: {e}") from e
     found = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and is_kind(v)]
     if len(found) != 1:
         raise BadInput(f"{section}.name", str(path), f"a file that defines one {what}; it defines {len(found)}")
     if not dataclasses.is_dataclass(found[0]) and section != "optim":
-        raise Impossible(f"{found[0].__name__} in {path} needs the decorator @config (from unstuck.tasks.task)")
+        raise InvalidCombination(f"{found[0].__name__} in {path} needs the decorator @config (from unstuck.tasks.task)")
     return found[0]

@@ -121,16 +121,16 @@ class RunSpec:
     def run_id(self) -> str:
         """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
         what: dict[str, Any] = {
-            "task": [Path(self.task_name).name, _told(self.task), code_version(type(self.task))],
-            "model": [Path(self.model_name).name, _told(self.model), *_later_version(type(self.model))],
-            "optim": _told(self.optim) | _file(self.optim.name),
-            "train": {k: v for k, v in _told(self.train).items() if k in ("batch", "threads", "device")},
+            "task": [Path(self.task_name).name, _changed(self.task), code_version(type(self.task))],
+            "model": [Path(self.model_name).name, _changed(self.model), *_later_version(type(self.model))],
+            "optim": _changed(self.optim) | _file(self.optim.name),
+            "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device")},
             "seed": self.seed,
         }
         if TrainSpec.version > 1:
             what["loop"] = TrainSpec.version
         if self.schedule.name != "none":
-            what["schedule"] = [_told(self.schedule), ScheduleSpec.version]
+            what["schedule"] = [_changed(self.schedule), ScheduleSpec.version]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -154,7 +154,7 @@ class RunSpec:
         return dataclasses.replace(self, train=train)
 
 
-def _told(value: Any) -> dict[str, Any]:
+def _changed(value: Any) -> dict[str, Any]:
     """The fields that differ from their defaults."""
     return {f.name: v for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != f.default}
 

@@ -10,6 +10,7 @@ recedes as fast as the steps pass.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -146,13 +147,13 @@ class Forecaster:
 
     def forecast(self) -> Forecast:
         """From the rows so far."""
-        return self.told(Curve.of(pd.DataFrame(self.rows)))
+        return self.predict(Curve.of(pd.DataFrame(self.rows)))
 
-    def told(self, curve: Curve | pd.DataFrame) -> Forecast:
+    def predict(self, curve: Curve | pd.DataFrame) -> Forecast:
         """From a curve up to its last row, with what is over by now: the loss, where there is one, tells whether the
         plateau is, and whether the run has diverged; heads that look where induction heads do have formed."""
         curve = Curve.of(curve)
-        said = self.of_curve(curve)
+        said = self.from_attention(curve)
         over = replace(said, plateau=None, low=None, high=None, elapsed=None, over=True)
         name = curve.loss_name
         rows = curve.sorted()
@@ -177,7 +178,17 @@ class Forecaster:
         level, now = median(finite[gone[0] : gone[1]]), median(finite[-LATELY:])
         return replace(over if now <= MASTERED * level else said, left=left)
 
+    def told(self, curve: Curve | pd.DataFrame) -> Forecast:
+        """The old name of `predict`."""
+        warnings.warn("Forecaster.told is now Forecaster.predict", FutureWarning, stacklevel=2)
+        return self.predict(curve)
+
     def of_curve(self, curve: Curve | pd.DataFrame) -> Forecast:
+        """The old name of `from_attention`."""
+        warnings.warn("Forecaster.of_curve is now Forecaster.from_attention", FutureWarning, stacklevel=2)
+        return self.from_attention(curve)
+
+    def from_attention(self, curve: Curve | pd.DataFrame) -> Forecast:
         """From the attention of a curve up to its last row."""
         curve = Curve.of(curve)
         if not len(curve):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from unstuck.curve import STEP, Curve, Source, is_loss
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.store.store import RunDirectory
 
 from .plateau import LATELY, diverged
@@ -88,7 +88,7 @@ def _tensorboard(source: Path) -> pd.DataFrame:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         from tensorboard.util.tensor_util import make_ndarray
     except ImportError as e:
-        raise Impossible("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
+        raise InvalidCombination("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
     events = EventAccumulator(str(source), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     rows: dict[int, dict[str, float]] = {}
@@ -108,7 +108,7 @@ def _wandb(path: Path) -> pd.DataFrame:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from wandb.proto import wandb_internal_pb2
     except ImportError as e:
-        raise Impossible("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
+        raise InvalidCombination("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
     rows = []
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]

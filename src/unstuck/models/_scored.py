@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.tasks.task import Task
 
 
@@ -17,10 +17,14 @@ def scored_positions(task: Task, model: str, context: int) -> tuple[int, int]:
     """Length of a sequence and how many of its last positions are scored, for models that predict at several."""
     T, scored = getattr(task, "T", None), getattr(task, "scored", None)
     if T is None or scored is None:
-        raise Impossible(f"model.name = {model} needs sequences with scored positions, as task.name = markov has")
+        raise InvalidCombination(
+            f"model.name = {model} needs sequences with scored positions, as task.name = markov has"
+        )
     most = T - scored + 1
     if context > most:
-        raise Impossible(f"model.context is {context}, but the first scored position has only {most} tokens to see")
+        raise InvalidCombination(
+            f"model.context is {context}, but the first scored position has only {most} tokens to see"
+        )
     return T, scored
 
 

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.tasks.task import Task, rows_of
 
 from ._scored import ScoredModule, scored_positions
@@ -44,7 +44,9 @@ class PostNorm:
     def build(self, task: Task, rng: torch.Generator) -> "PostNormModule":
         T, scored = scored_positions(task, "post_norm", self.context)
         if self.width % self.heads:
-            raise Impossible(f"model.width is {self.width}, but must be a multiple of model.heads = {self.heads}")
+            raise InvalidCombination(
+                f"model.width is {self.width}, but must be a multiple of model.heads = {self.heads}"
+            )
         return PostNormModule(self, task.inputs, T, scored, rng)
 
 

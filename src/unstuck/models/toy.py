@@ -7,7 +7,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import Task
 
@@ -20,7 +20,7 @@ class Toy:
 
     def build(self, task: Task, rng: torch.Generator) -> "ToyAttention":
         if not isinstance(task, SingleLocation) or task.position == "random" or task.feature:
-            raise Impossible(
+            raise InvalidCombination(
                 "model.name = toy attends to positions, not tokens: it needs single_location with task.position=last "
                 "(or fixed) and task.feature=false"
             )

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.tasks.task import Task
 
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu}
@@ -45,7 +45,7 @@ class Transformer:
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
         """The module for a task, its start drawn from `rng`."""
         if self.embedding != "linear" and not task.discrete:
-            raise Impossible(f"model.embedding = {self.embedding} needs a task of tokens; this one has vectors")
+            raise InvalidCombination(f"model.embedding = {self.embedding} needs a task of tokens; this one has vectors")
         return TransformerModule(self, task.inputs, task.outputs, rng, task.discrete)
 
 

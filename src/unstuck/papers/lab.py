@@ -117,7 +117,7 @@ def jobs(runs: Sequence[TieredRun]) -> list[Job]:
     ]
 
 
-def told(runs: Sequence[TieredRun]) -> dict[str, Any]:
+def settings_of(runs: Sequence[TieredRun]) -> dict[str, Any]:
     """What runs were told, by the keys of the command: a value, or the list of those that differ between runs."""
     found: dict[str, list[Any]] = {}
     for run in runs:

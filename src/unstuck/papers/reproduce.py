@@ -72,7 +72,7 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.papers.lab import finished, told, units
+    from unstuck.papers.lab import finished, settings_of, units
     from unstuck.runner.sweep import run_sweep
     from unstuck.store.store import Store
 
@@ -86,7 +86,7 @@ def _trained_table(
         )
     done = finished(runs, store)
     table = figure.data(profile, progress, store) if hasattr(figure, "data") else done
-    return table, {"runs": {"wanted": len(runs), "finished": len(done)}, "spec": told(runs)}
+    return table, {"runs": {"wanted": len(runs), "finished": len(done)}, "spec": settings_of(runs)}
 
 
 def reproduce_all(

@@ -9,7 +9,7 @@ from torch import nn
 
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.curve import Curve
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.models._given import Given
 from unstuck.models.transformer import Transformer
 from unstuck.runner.execute import execute
@@ -48,7 +48,9 @@ def train(
     """
     if callable(optim):
         if out is not None:
-            raise Impossible("an optimiser given as a function has no settings to store a run by; leave `out` away")
+            raise InvalidCombination(
+                "an optimiser given as a function has no settings to store a run by; leave `out` away"
+            )
         spec = run_spec(task, model, train=train, seed=seed)
         return Run(spec, optimizer=lambda module: optim(module.parameters())).advance()
     spec = run_spec(task, model, optim=optim, train=train, seed=seed)
@@ -56,7 +58,7 @@ def train(
         return Run(spec).advance()
     result = execute(spec, Store(out))
     if result["status"] == "busy":
-        raise Impossible(f"another process is at this run ({spec.run_id} in {out})")
+        raise InvalidCombination(f"another process is at this run ({spec.run_id} in {out})")
     stored = Store(out).run(spec.run_id).curve()
     curve = Curve.from_rows([]) if stored is None else Curve.from_frame(stored, "run")
     if len(curve):  # asked for longer at another time, it has gone on

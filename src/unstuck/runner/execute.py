@@ -16,7 +16,7 @@ import pandas as pd
 
 from unstuck.config.load import check
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.store.store import Result, RunDirectory, Store
 
 CHECKPOINT_SECONDS = 20.0
@@ -143,7 +143,7 @@ def _run(
 
     def keep_map(run: Any) -> None:
         many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
-        directory.write_maps(attention_table(run.model, run.looks.sets["primary"][1], run.step, sequences=many))
+        directory.write_maps(attention_table(run.model, run.evaluator.sets["primary"][1], run.step, sequences=many))
 
     def on_step(run: Any) -> None:
         nonlocal saved, noted
@@ -171,10 +171,10 @@ def _run(
         mapped.append(result.steps)
     kept: dict[str, Any] = {"compared": list(spec.train.compare), "predicted": spec.train.predictions, "mapped": mapped}
     if result.status == "emerged" and hasattr(spec.task, "chance") and "copying" in result.curve.measures:
-        circuit = find_circuit(run.model, *run.looks.primary(CIRCUIT), result.curve, spec.task.chance)
+        circuit = find_circuit(run.model, *run.evaluator.primary(CIRCUIT), result.curve, spec.task.chance)
         kept["circuit"] = circuit.as_dict()
     if spec.train.predictions:
-        directory.write_predictions(run.looks.predictions())
+        directory.write_predictions(run.evaluator.predictions())
     # Last of all: it is finished when everything else is on disk.
     directory.write_curve(result.curve.to_frame())
     found = found.model_copy(update=kept)
@@ -226,7 +226,7 @@ def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
     theirs, mine = other.spec() or {}, spec.as_dict()
     tasks = [{k: v for k, v in s.get("task", {}).items() if k != "sequences"} for s in (theirs, mine)]
     if json.dumps(tasks[0]) != json.dumps(tasks[1]) or theirs.get("seed") != mine["seed"]:
-        raise Impossible(
+        raise InvalidCombination(
             f"run {other.path.name} cannot be compared with: its task or seed is another, and so are the sequences it "
             "was asked about"
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from unstuck.config.run import RunSpec
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.runner.cost import predicted_cost
 from unstuck.runner.execute import CHECKPOINT_SECONDS
 from unstuck.runner.sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
@@ -78,13 +78,13 @@ def _connected(address: str) -> Any:
     try:
         import ray
     except ImportError as e:
-        raise Impossible("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
+        raise InvalidCombination("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
     if not ray.is_initialized():
         try:
             _knock(_found(address))
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except OSError as e:  # of which ConnectionError, Ray's own, is one
-            raise Impossible(
+            raise InvalidCombination(
                 f"there is no Ray cluster at {address!r}; `ray start --head` starts one on this machine"
             ) from e
     return ray
@@ -116,7 +116,7 @@ def _check_room(ray: Any, todo: Sequence[Unit]) -> None:
         cpus, gpus = needs["num_cpus"], needs.get("num_gpus", 0)
         if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
             most = max((node.get("CPU", 0) for node in nodes), default=0)
-            raise Impossible(
+            raise InvalidCombination(
                 f"run {unit[0].run_id} asks for {cpus:g} CPUs and {gpus:g} GPUs, and no node of the cluster has them "
                 f"(the largest has {most:g} CPUs); train.threads and train.gpu say what a run asks for"
             )
@@ -136,7 +136,9 @@ def _on_a_node(
     from unstuck.runner.memory import keep_freed_memory
 
     if not Path(mark).exists():
-        raise Impossible(f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share")
+        raise InvalidCombination(
+            f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share"
+        )
     with suppress(OSError):  # a task of one's own is named by its file, as seen from where the sweep was started
         os.chdir(here)
     keep_freed_memory()

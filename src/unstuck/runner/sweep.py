@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from unstuck.config.load import build_spec, merge, parse_overrides, read_source
 from unstuck.config.run import RunSpec
-from unstuck.errors import BadInput, Impossible
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.runner.cost import predicted_cost
 from unstuck.runner.execute import CHECKPOINT_SECONDS, execute, stored_result
 from unstuck.runner.interrupts import interrupts, uninterrupted
@@ -252,7 +252,7 @@ def check_importable(todo: list[list[RunSpec]]) -> None:
         kind = type(value)
         notebook = kind.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
         if notebook or "<locals>" in kind.__qualname__ or hasattr(value, "_module"):
-            raise Impossible(
+            raise InvalidCombination(
                 f"{kind.__qualname__} lives in this process only, so other processes cannot import it; sweep with "
                 "workers=0, or put it in a file"
             )

@@ -9,7 +9,7 @@ from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
-from unstuck.training.emergence import next_look
+from unstuck.training.emergence import next_measurement
 
 from .diversity import DiversitySchedule
 
@@ -48,10 +48,10 @@ class Repetition:
         self.schedule.measured(loss())
         if self.schedule.stage == "diverse":
             self.signs.append({"step": step, **attention()})
-            self.next_advice = next_look(step, self.every)
+            self.next_advice = next_measurement(step, self.every)
             signs = Curve.from_rows(self.signs)
             if "gain" in available(signs):  # not `links`: what runs under this version of the schedule went by
-                self.schedule.forecasted(Forecaster("gain").of_curve(signs))
+                self.schedule.forecasted(Forecaster("gain").from_attention(signs))
 
     def learnt(self, loss: float) -> None:
         self.schedule.step(loss)

@@ -18,7 +18,7 @@ import yaml
 
 from unstuck.config import RunSpec
 from unstuck.curve import renamed
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint
 from unstuck.store.files import own_directory, remove_partial, replace_file, sync_directory
 from unstuck.store.locks import hold, is_held
@@ -98,7 +98,7 @@ class RunDirectory:
 
         path = self.path / "predictions.safetensors"
         if not is_own_file(path):
-            raise Impossible(f"run {self.path.name} has kept no predictions to compare with; train it first")
+            raise InvalidCombination(f"run {self.path.name} has kept no predictions to compare with; train it first")
         return load_file(path)["predictions"]
 
     def row(self) -> dict[str, Any] | None:

@@ -17,16 +17,16 @@ from typing import Any, Self
 from unstuck.config import RunSpec
 
 Evaluation = tuple[int, float, bool]  # step, value, whether in full
-GROWTH = 0.04  # one looks every so many steps at first, later every 4% of the steps so far
+GROWTH = 0.04  # measurements are so many steps apart at first, later 4% of the steps so far
 
 
-def next_look(step: int, every: int) -> int:
+def next_measurement(step: int, every: int) -> int:
     """The step at which to look again."""
     return step + max(every, math.ceil(GROWTH * step))
 
 
 @dataclass
-class Lookout:
+class CrossingTracker:
     """Decides when to evaluate in full, and finds where a measure crosses each threshold."""
 
     thresholds: tuple[float, ...]  # in the order in which they are crossed
@@ -82,7 +82,7 @@ class Lookout:
 
 
 @dataclass
-class FallingLookout(Lookout):
+class FallingCrossings(CrossingTracker):
     """For a loss, which falls through its thresholds. `smooth` is the logarithm of the training loss."""
 
     SMOOTHING = 0.2  # weight of the newest step: about five steps of memory
@@ -134,7 +134,7 @@ class FallingLookout(Lookout):
 
 
 @dataclass
-class RisingLookout(Lookout):
+class RisingCrossings(CrossingTracker):
     """For an accuracy, which rises through its thresholds."""
 
     probe: int = 64  # sequences of a small evaluation
@@ -200,8 +200,8 @@ class RisingLookout(Lookout):
         return any(value >= self.NEAR * threshold for _, value, _ in self.seen)
 
 
-def lookout_of(spec: RunSpec) -> Lookout:
-    """The lookout for the measure that decides the run's emergence."""
+def tracker_of(spec: RunSpec) -> CrossingTracker:
+    """The tracker for the measure that decides the run's emergence."""
     if spec.task.decides == "loss":
-        return FallingLookout(spec.train.thresholds)
-    return RisingLookout(spec.train.thresholds, probe=spec.task.probe)
+        return FallingCrossings(spec.train.thresholds)
+    return RisingCrossings(spec.train.thresholds, probe=spec.task.probe)

@@ -19,8 +19,8 @@ from unstuck.curve import Curve, reference_columns, renamed_row
 from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch
 
-from .emergence import Evaluation, lookout_of, next_look
-from .looks import Looks
+from .emergence import Evaluation, next_measurement, tracker_of
+from .evaluator import Evaluator
 from .optimizers import optimizer_of, schedule_of
 from .repeats import Repeats
 from .seeds import stream, stream_seed
@@ -102,8 +102,8 @@ class Run:
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
-        self.looks = Looks(spec, self.model, self.world, self.device, references)
-        self.lookout = lookout_of(spec)
+        self.evaluator = Evaluator(spec, self.model, self.world, self.device, references)
+        self.tracker = tracker_of(spec)
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
@@ -122,8 +122,8 @@ class Run:
             begun = time.perf_counter()
             self.repetition.advise(
                 self.step,
-                loss=lambda: self.looks.evaluate("advice")["loss"],
-                attention=lambda: self.looks.observe()[1],
+                loss=lambda: self.evaluator.evaluate("advice")["loss"],
+                attention=lambda: self.evaluator.observe()[1],
             )
             task = self.repetition.task
             self.evaluating += time.perf_counter() - begun
@@ -143,7 +143,7 @@ class Run:
         self.step += 1
         if self.schedule is not None and self.step % self.task.steps_a_pass(self.spec.train.batch) == 0:
             begun = time.perf_counter()
-            self.schedule.step(self.looks.evaluate("primary")["loss"])
+            self.schedule.step(self.evaluator.evaluate("primary")["loss"])
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
         if self.repetition is not None:
@@ -168,14 +168,14 @@ class Run:
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
         if self.task.decides != "loss":
             row[f"train_{self.task.decides}"] = self.pending_measure / count if count else math.nan
-        measures, attention = self.looks.all(full=full)
+        measures, attention = self.evaluator.all(full=full)
         row |= {**measures, "grad_norm": self._grad_norm(), **attention}
         if self.repetition is not None:
             row["repetition"] = self.repetition.added
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
-        self.lookout.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
-        self.next_row = next_look(self.step, self.spec.train.probe_every)
+        self.tracker.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
+        self.next_row = next_measurement(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
 
     # -- the whole
@@ -194,11 +194,11 @@ class Run:
         at_least = max(at_least, t.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
-            self._add_row(full=self.lookout.wants_full(0))
+            self._add_row(full=self.tracker.wants_full(0))
             on_row(self)
         status: Status | None = None
         while status is None:
-            done = self.lookout.last_crossing
+            done = self.tracker.last_crossing
             if done is not None and self.step >= max(done + t.after, at_least):
                 status = "emerged"
             elif self.step >= t.max_steps:
@@ -210,8 +210,8 @@ class Run:
                 if _exploded(value):
                     status = "diverged"
                     break
-                self.lookout.trained(measure)
-                full = self.lookout.wants_full(self.step)
+                self.tracker.trained(measure)
+                full = self.tracker.wants_full(self.step)
                 if full or self.step >= self.next_row:
                     self._add_row(full=full)
                     on_row(self)
@@ -224,19 +224,19 @@ class Run:
             on_row(self)
         if _exploded(self.rows[-1]["test_loss"]):
             status = "diverged"
-        elif status == "censored" and self.lookout.last_crossing is not None:
+        elif status == "censored" and self.tracker.last_crossing is not None:
             status = "emerged"  # as the last evaluation shows
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
 
     def result(self, status: Status) -> RunResult:
-        thresholds = self.lookout.thresholds
-        plateau = self.lookout.last_crossing if status == "emerged" else None
+        thresholds = self.tracker.thresholds
+        plateau = self.tracker.last_crossing if status == "emerged" else None
         return RunResult(
             status=status,
             plateau_steps=plateau,
             threshold=thresholds[-1] if thresholds else None,
-            crossings=dict(self.lookout.crossings),
+            crossings=dict(self.tracker.crossings),
             watched=list(thresholds),
             steps=self.step,
             final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
@@ -250,15 +250,15 @@ class Run:
 
     def _seen(self, c: Checkpoint) -> list[Evaluation]:
         """The evaluations that a checkpoint's rows record."""
-        size = self.looks.size("primary")
+        size = self.evaluator.size("primary")
         return [(int(r["step"]), r[f"test_{self.task.decides}"], r["evaluated"] == size) for r in c.rows]
 
     def continues(self, c: Checkpoint) -> bool:
         """Can this run go on from a checkpoint? Not if it asks for what may have been passed unseen."""
-        before = self.lookout.restore(c.watch, self.lookout.thresholds, self._seen(c))
-        new = set(self.lookout.thresholds) - set(c.watch["thresholds"])
+        before = self.tracker.restore(c.watch, self.tracker.thresholds, self._seen(c))
+        new = set(self.tracker.thresholds) - set(c.watch["thresholds"])
         unseen = [x for x in self.spec.train.maps if x <= c.step and x not in c.maps]
-        references = self.looks.references
+        references = self.evaluator.references
         uncompared = not reference_columns([0.0] * len(references)).keys() <= c.rows[0].keys()
         others = bool(references) and c.compare not in (None, list(self.spec.train.compare))
         return not any(before.missed(threshold) for threshold in new) and not (unseen or uncompared or others)
@@ -272,7 +272,7 @@ class Run:
         return Checkpoint(
             step=self.step,
             tensors=tensors,
-            watch=self.lookout.state(),
+            watch=self.tracker.state(),
             rows=list(self.rows),
             pending=self.pending,
             next_row=self.next_row,
@@ -309,7 +309,7 @@ class Run:
         if self.repetition is not None and c.diversity:
             self.repetition.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
-        self.lookout = self.lookout.restore(c.watch, self.lookout.thresholds, self._seen(c))
+        self.tracker = self.tracker.restore(c.watch, self.tracker.thresholds, self._seen(c))
         self.step, self.next_row = c.step, c.next_row
         self.rows = [renamed_row(row, "run") for row in c.rows]
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure

@@ -234,9 +234,9 @@ def _expected(run: Any) -> str:
     from unstuck.forecast.signals import available
 
     curve = Curve.from_rows(run.rows)
-    if len(curve) < 3 or run.lookout.crossings or not run.lookout.thresholds or not available(curve):
+    if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
-    return f"\n{Forecaster().told(curve)}"
+    return f"\n{Forecaster().predict(curve)}"
 
 
 def _ladder(curve: "Curve") -> str:

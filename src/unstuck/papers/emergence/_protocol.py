@@ -161,10 +161,10 @@ def forecasts(chosen: list[Measured], known: dict[str, Calibration], law: PowerL
                 for label, with_law in ((name, None), (f"{name} and law", prior)):
                     if label.endswith("law") and prior is None:
                         continue
-                    said = Forecaster(name, with_law, LEVEL, known).of_curve(part)
+                    said = Forecaster(name, with_law, LEVEL, known).from_attention(part)
                     answers[label] = _answer(said)
             if "links" in methods:  # by the curve that regression corrects the law to
-                said = Forecaster("links", None, LEVEL, {"links": known["gain"]}).of_curve(part)
+                said = Forecaster("links", None, LEVEL, {"links": known["gain"]}).from_attention(part)
                 answers[CORRECTED] = _answer(said)
             for method, answer in answers.items():
                 given = answer or (math.nan, math.nan, math.nan)
@@ -213,11 +213,11 @@ def false_signs(curves: pd.DataFrame, known: dict[str, Calibration], law: PowerL
         parts = [part for _, part in moments(curve, curve.steps.max())]
         for name in _readable(curve, known):
             forecaster = Forecaster(name, None, LEVEL, known)
-            before = [forecaster.of_curve(part).sign for part in parts]
-            row = {"kind": kind, "seed": seed, "method": name, "said": float(forecaster.of_curve(curve).sign)}
+            before = [forecaster.from_attention(part).sign for part in parts]
+            row = {"kind": kind, "seed": seed, "method": name, "said": float(forecaster.from_attention(curve).sign)}
             rows.append({**row, "signs": sum(before), "asked": len(before)})
         both = Forecaster("gain", prior, LEVEL, known)
-        named = [both.of_curve(part).plateau is not None for part in [*parts, curve]]
+        named = [both.from_attention(part).plateau is not None for part in [*parts, curve]]
         row = {"kind": kind, "seed": seed, "method": WITH_LAW, "said": float(named[-1])}
         rows.append({**row, "signs": sum(named[:-1]), "asked": len(parts)})
     return pd.DataFrame(rows)
@@ -240,7 +240,7 @@ def signs_in_noise(known: dict[str, Calibration], curves: int = 30, heads: int =
             attention = np.exp(logs) / HOPELESS["T"]
             looks = zip(20.0 * np.arange(rows), attention.reshape(rows, -1, 4), strict=True)
             curve = Curve.from_rows({"step": step, **_layers(look)} for step, look in looks)
-            said = [forecaster.of_curve(part).sign for _, part in moments(curve, curve.steps.max())]
+            said = [forecaster.from_attention(part).sign for _, part in moments(curve, curve.steps.max())]
             found.append({"kind": kind, "seed": seed, "method": "gain", "signs": sum(said), "asked": len(said)})
     return pd.DataFrame(found)
 
@@ -292,7 +292,7 @@ def ended_too_soon(unfinished: list[Measured], known: dict[str, Calibration]) ->
     for run, curve in unfinished:
         for name in _readable(curve, known):
             forecaster = Forecaster(name, None, LEVEL, known)
-            said = [forecaster.of_curve(part) for _, part in moments(curve, run["plateau"])]
+            said = [forecaster.from_attention(part) for _, part in moments(curve, run["plateau"])]
             ends = [f.high for f in said if f.high is not None]
             counts = {"asked": len(said), "answered": len(ends), "ended": sum(end < run["plateau"] for end in ends)}
             rows.append({**{k: run[k] for k in ("run_id", "name", "p")}, "method": name, **counts})

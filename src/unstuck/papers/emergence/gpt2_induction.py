@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unstuck.attach import Watch
 from unstuck.curve import Curve
-from unstuck.errors import Impossible
+from unstuck.errors import InvalidCombination
 from unstuck.forecast.forecaster import FORMED, Forecaster
 from unstuck.papers.emergence._protocol import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
@@ -70,7 +70,7 @@ def train(
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError as e:
-        raise Impossible("transformers is not installed; pip install transformers brings it") from e
+        raise InvalidCombination("transformers is not installed; pip install transformers brings it") from e
     torch.manual_seed(0)
     rng = torch.Generator().manual_seed(1)
     config = GPT2Config(
@@ -142,7 +142,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
         formed = np.flatnonzero(best >= FORMED)
         until = float(steps[formed[0]] if len(formed) else steps[-1])
-        said = {step: Forecaster("induction").of_curve(part) for step, part in moments(curve, until)}
+        said = {step: Forecaster("induction").from_attention(part) for step, part in moments(curve, until)}
         seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))

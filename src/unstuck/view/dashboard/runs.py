@@ -127,7 +127,7 @@ class Reader:
         if len(curve) < 2:
             return None
         try:
-            return str(Forecaster().told(curve))
+            return str(Forecaster().predict(curve))
         except BadInput:
             return None
 
@@ -137,7 +137,7 @@ class Reader:
         rows = len(curve)
         for n in sorted({max(2, round(rows * i / 24)) for i in range(1, 25)}):
             try:
-                said = Forecaster().of_curve(curve.rows(slice(n)))
+                said = Forecaster().from_attention(curve.rows(slice(n)))
             except BadInput:
                 return []
             if said.plateau is not None and said.low is not None and said.high is not None:

@@ -21,8 +21,8 @@ PAIRS = (
 COLUMNS = {"test": "primary", "clean": "clean", "like": "like"}  # how the measures of each set are called
 
 
-class Looks:
-    """Looks at a model under way; it is not changed by them.
+class Evaluator:
+    """Measures a model in training on fixed sequences, without changing it.
 
     Sets of sequences by name: `primary` decides when a run has emerged, `clean` has no repetition, `like` is as the
     training data are; equal tasks share one. `advice` is for a schedule of repetition: what it is told is not what it

@@ -26,8 +26,8 @@ def trainer_callback(watch: Watch) -> Any:
     from transformers import TrainerCallback
 
     class WatchCallback(TrainerCallback):
-        """Measures before the first and after every so many optimiser steps, and takes the loss the Trainer logged last,
-        which is the mean of its `logging_steps` before that."""
+        """Measures before the first and after every so many optimiser steps, and takes the loss that the Trainer logged
+        last, which is the mean of its `logging_steps` before that."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
             check_trained(watch, model)

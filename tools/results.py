@@ -179,7 +179,10 @@ def main() -> int:
         store = Store(arguments.store)
         store.path.mkdir(parents=True, exist_ok=True)
         copy_finished(Store(STORE), store)
-        train(figures, store, arguments.first, arguments.minutes, arguments.workers)
+        try:
+            train(figures, store, arguments.first, arguments.minutes, arguments.workers)
+        except KeyboardInterrupt:
+            print("stopped; runs go on from their checkpoints", file=sys.stderr)
         return 0
     new = copy_finished(Store(arguments.store), Store(STORE)) if arguments.store is not None else None
     print(f"{len(new or ())} runs copied")

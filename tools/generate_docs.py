@@ -76,24 +76,17 @@ def figure(name: str) -> str:
 def settings(_: str) -> str:
     """The papers' figures by setting; complete where all runs of the profile are in."""
     from unstuck.papers.catalogue import entries
-    from unstuck.papers.figure import load
+    from unstuck.papers.figure import load, stored_state
 
     rows, words = [], {"published": "as published", "inferred": "as published, partly inferred"}
     papers = [entry for entry in entries().values() if not entry.ours]
     for setting in ("published", "inferred", "smaller grid"):
         mine = [entry for entry in papers if entry.setting == setting]
-        done = [entry for entry in mine if is_complete(entry.name, load(entry.name))]
+        states = [stored_state(RESULTS / f"{entry.name}.json", load(entry.name))["state"] for entry in mine]
+        done = [state for state in states if state == "complete"]
         rows.append([words.get(setting, setting), str(len(mine)), str(len(done))])
     total = ["all", str(len(papers)), str(sum(int(row[2]) for row in rows))]
     return rows_to_markdown(["setting", "figures and panels", "complete"], [*rows, total])
-
-
-def is_complete(name: str, found: Any) -> bool:
-    path = RESULTS / f"{name}.json"
-    if not path.is_file():
-        return False
-    runs = json.loads(path.read_text(encoding="utf-8")).get("runs", {})
-    return not hasattr(found, "runs") or runs.get("finished", 0) >= len(found.runs("cpu"))
 
 
 def overview(name: str) -> str:

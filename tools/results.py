@@ -25,7 +25,7 @@ from unstuck.papers.figure import is_trained, load
 from unstuck.papers.lab import TieredRun, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
-from unstuck.runner.cost import predicted_cost
+from unstuck.runner.cost import predicted_cost, predicted_seconds
 from unstuck.runner.sweep import run_sweep, stored_results
 from unstuck.store.store import Store
 
@@ -45,10 +45,6 @@ def left(runs: list[TieredRun], store: Store) -> list[list[RunSpec]]:
     return [unit for unit in units(runs) if stored_results(unit, store) is None]
 
 
-def seconds(unit: list[RunSpec]) -> float:
-    return sum(predicted_cost(spec).seconds for spec in unit)
-
-
 def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()) -> list[list[list[RunSpec]]]:
     """What is left, tier by tier: the figures and runs named first, in their order, then the longest first.
 
@@ -60,7 +56,7 @@ def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[
         wanted = {name: left([run for run in runs if run.tier == tier], store) for name, runs in figures.items()}
         every = list(chain(*wanted.values()))
         named = [unit for name in first for unit in wanted.get(name) or _with_run(name, every)]
-        sweeps.append(named + sorted(every, key=seconds, reverse=True))
+        sweeps.append(named + sorted(every, key=predicted_seconds, reverse=True))
     return sweeps
 
 

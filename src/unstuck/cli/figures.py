@@ -161,7 +161,7 @@ def figures(
       unstuck figures --cost --profile paper
     """
     from unstuck.papers.catalogue import entries, is_available
-    from unstuck.papers.figure import PROFILES, load, plan
+    from unstuck.papers.figure import PROFILES, load, plan, stored_state
 
     chosen = _profile(profile)
     if cost:
@@ -180,7 +180,7 @@ def figures(
                 "setting": entry.setting,
                 "available": ready,
                 "hours": hours,
-                **_state(results / f"{entry.name}.json", load(entry.name) if ready else None),
+                **stored_state(results / f"{entry.name}.json", load(entry.name) if ready else None),
             }
         )
     if as_json:
@@ -201,22 +201,6 @@ def _print_costs(profile: "Profile", as_json: bool) -> None:
     from unstuck.view.terminal import explain_costs
 
     explain_costs(rows, profile, assumptions()["in words"])
-
-
-def _state(path: Path, figure: Any) -> dict[str, str | None]:
-    """What has been run of a figure: `state` is complete, `12 of 60 runs` or not run; `run` the profile and date of its
-    stored result; `verdict` what came of it."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        run = f"{result['profile']}, {result['provenance']['date']}"
-        done = result.get("runs", {}).get("finished")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {"state": "not run", "run": None, "verdict": None}
-    if result["profile"] == "quick":
-        return {"state": "quick run only", "run": run, "verdict": None}
-    wanted = len(figure.runs(result["profile"])) if hasattr(figure, "runs") and done is not None else None
-    state = "complete" if wanted is None or done >= wanted else f"{done} of {wanted} runs"
-    return {"state": state, "run": run, "verdict": result.get("verdict")}
 
 
 @app.command()

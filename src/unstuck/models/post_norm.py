@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unstuck.errors import InvalidCombination
+from unstuck.tasks._lagged import haar
 from unstuck.tasks.task import Task, rows_of
 
 from ._scored import ScoredModule, scored_positions
@@ -167,6 +168,5 @@ def dropout_mask(x: Tensor, rate: float) -> Tensor:
 
 def _orthogonal(rows: int, columns: int, rng: torch.Generator) -> nn.Parameter:
     """Orthonormal rows, or, where there are more of them, columns; uniform over all such matrices."""
-    Q, R = torch.linalg.qr(torch.randn(max(rows, columns), min(rows, columns), generator=rng))
-    Q = Q * R.diagonal().sign()  # without these signs of a QR decomposition it would not be uniform
+    Q = haar((max(rows, columns), min(rows, columns)), rng)
     return nn.Parameter((Q if rows >= columns else Q.T).contiguous())

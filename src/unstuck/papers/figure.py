@@ -12,8 +12,10 @@ claims are too many to read at once, `overview(table) -> DataFrame` is the small
 """
 
 import importlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
 import pandas as pd
@@ -105,6 +107,22 @@ def plan(figure: Any, profile: Profile) -> list[Job]:
 def title(figure: Any) -> str:
     """What a figure is called: its `title`, or the first line of its file."""
     return str(getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0])
+
+
+def stored_state(path: Path, figure: Any) -> dict[str, str | None]:
+    """What has been run of a figure: `state` is complete, `12 of 60 runs` or not run; `run` the profile and date of its
+    stored result; `verdict` what came of it."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        run = f"{result['profile']}, {result['provenance']['date']}"
+        done = result.get("runs", {}).get("finished")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {"state": "not run", "run": None, "verdict": None}
+    if result["profile"] == "quick":
+        return {"state": "quick run only", "run": run, "verdict": None}
+    wanted = len(figure.runs(result["profile"])) if hasattr(figure, "runs") and done is not None else None
+    state = "complete" if wanted is None or done >= wanted else f"{done} of {wanted} runs"
+    return {"state": state, "run": run, "verdict": result.get("verdict")}
 
 
 def overall(verdicts: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """What a run will take, before it is started: steps by the paper's laws, seconds by counting multiplications."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from unstuck.config import RunSpec
@@ -37,6 +38,11 @@ def predicted_cost(spec: RunSpec) -> Cost:
     on_gpu = max(flops / (GPU_PEAK * GPU_SHARE), GPU_STEP)
     seconds = _slowness(spec) * products / RATE + OVERHEAD
     return Cost(steps, steps * seconds, float(steps * flops), steps * on_gpu / 3600)
+
+
+def predicted_seconds(unit: Iterable[RunSpec]) -> float:
+    """What runs that follow one another take, on one thread."""
+    return sum(predicted_cost(spec).seconds for spec in unit)
 
 
 def _slowness(spec: RunSpec) -> float:

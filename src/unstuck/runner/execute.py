@@ -102,7 +102,7 @@ def execute(
             return {"run_id": spec.run_id, "status": "busy", "cached": False}
         stored = stored_result(directory, spec)
         if spec.train.predictions and not directory.has_predictions():
-            stored = None
+            stored = None  # here, not in `stored_result`: in a committed store a finished comparison needs them no more
         if stored is not None:
             found = _at_its_last_step(stored, directory)
         else:

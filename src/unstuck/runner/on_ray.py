@@ -17,7 +17,7 @@ from typing import Any
 
 from unstuck.config.run import RunSpec
 from unstuck.errors import InvalidCombination
-from unstuck.runner.cost import predicted_cost
+from unstuck.runner.cost import predicted_seconds
 from unstuck.runner.execute import CHECKPOINT_SECONDS
 from unstuck.runner.sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
 from unstuck.store.store import Store
@@ -48,7 +48,7 @@ def run_on_ray(
     mark = store.path / f".seen-{secrets.token_hex(8)}"
     mark.touch()
     task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_on_a_node)
-    cost = [sum(predicted_cost(spec).seconds for spec in unit) for unit in todo]
+    cost = [predicted_seconds(unit) for unit in todo]
     done = 0.0
     running = {}
     try:

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from unstuck.config.load import build_spec, merge, parse_overrides, read_source
 from unstuck.config.run import RunSpec
 from unstuck.errors import BadInput, InvalidCombination
-from unstuck.runner.cost import predicted_cost
+from unstuck.runner.cost import predicted_cost, predicted_seconds
 from unstuck.runner.execute import CHECKPOINT_SECONDS, execute, stored_result
 from unstuck.runner.interrupts import interrupts, uninterrupted
 from unstuck.runner.memory import keep_freed_memory
@@ -174,7 +174,7 @@ def run_sweep(
     if not todo:
         return out
     if order == "longest":
-        todo.sort(key=_seconds, reverse=True)
+        todo.sort(key=predicted_seconds, reverse=True)
     for spec in itertools.chain(*todo):
         if spec.train.device != "cpu":
             from unstuck.training.loop import check_device
@@ -186,7 +186,7 @@ def run_sweep(
     check_importable(todo)
     stop = multiprocessing.get_context("spawn").Event()
     deadline = time.monotonic() + seconds
-    cost = [_seconds(unit) for unit in todo]
+    cost = [predicted_seconds(unit) for unit in todo]
     waiting = list(range(len(todo)))
     tried: Counter[int] = Counter()
     running: dict[Future[list[dict[str, Any]]], int] = {}
@@ -267,7 +267,7 @@ def _run_here(
     progress: Callable[[float, float, str], None],
 ) -> Sweep:
     deadline = time.monotonic() + seconds
-    cost = [_seconds(unit) for unit in todo]
+    cost = [predicted_seconds(unit) for unit in todo]
     for i, unit in enumerate(todo):
         job: Future[list[dict[str, Any]]] = Future()
         try:
@@ -277,11 +277,6 @@ def _run_here(
         settle(out, unit, job)
         progress(sum(cost[: i + 1]), sum(cost), f"{len(out.results)} of {count_runs(todo)} runs")
     return out
-
-
-def _seconds(unit: Unit) -> float:
-    """What a unit will take, by the predicted cost of its runs."""
-    return sum(predicted_cost(spec).seconds for spec in unit)
 
 
 def count_runs(specs: Sequence[RunSpec | Unit]) -> int:

@@ -199,8 +199,9 @@ class Lagged(Task):
 
 
 def haar(shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-    """Orthogonal matrices drawn uniformly (Haar measure): Q of a normal matrix's QR decomposition, signed so that R has
-    a positive diagonal. Without the signs Q is not uniform: its trace is negative on average (Mezzadri 2007)."""
+    """Matrices with orthonormal columns, drawn uniformly (Haar measure): Q of a normal matrix's QR decomposition,
+    signed so that R has a positive diagonal. Without the signs Q is not uniform: its trace is negative on average
+    (Mezzadri 2007)."""
     Q, R = torch.linalg.qr(torch.randn(shape, generator=rng))
     return Q * R.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
 

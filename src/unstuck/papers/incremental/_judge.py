@@ -19,6 +19,7 @@ from unstuck.papers.figure import Claim
 from ._published import Published, updates
 
 RELATIVE, ABSOLUTE, TIME = 0.15, 0.05, 0.20
+IN_TIME = (TIME, 0.0)  # margins of a time
 Array = NDArray[np.float64]
 
 
@@ -77,14 +78,14 @@ def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, publ
         if np.isnan(ours).any():
             claims.append(Claim(f"KL to {names} at step {step}", text, numbers(theirs), None, "run not that long yet"))
             continue
-        agrees = _all_within(ours, theirs)
-        if agrees and not _all_within(ours.mean(0, keepdims=True), theirs):
+        agrees = all_within(ours, theirs)
+        if agrees and not all_within(ours.mean(0, keepdims=True), theirs):
             note = "within the range of the seeds"
         if not agrees:
             when = [falls_to(run, columns[-1], theirs[-1], updates(step)) for run in runs]
             matched = np.array([at(run, columns, t) for run, t in zip(runs, when, strict=True)])
             if not np.isnan(matched).any():
-                agrees = _all_within(matched, theirs)
+                agrees = all_within(matched, theirs)
                 note = f"at the same {names.split('/')[-1]} (step {numbers(when, 0)}): "
                 note += listed([numbers(row) for row in matched])
         note = note if agrees else "; ".join(filter(None, [note, published.decides]))
@@ -92,7 +93,8 @@ def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, publ
     return claims
 
 
-def _all_within(ours: Array, theirs: Sequence[float]) -> bool:
+def all_within(ours: Array, theirs: Sequence[float]) -> bool:
+    """Does each column of (seeds, values) agree with its published value?"""
     return all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
 
 
@@ -114,9 +116,9 @@ def stage_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Pu
         if np.isnan(ours).any():
             claims.append(Claim(name, "not reached", f"{theirs:g}", None, "run not that far yet"))
             continue
-        agrees = within(ours, theirs, TIME, 0.0)
+        agrees = within(ours, theirs, *IN_TIME)
         note = f"KL to the truth falls to {level:.2f}"
-        if agrees and not within([float(np.mean(ours))], theirs, TIME, 0.0):
+        if agrees and not within([float(np.mean(ours))], theirs, *IN_TIME):
             note += "; within the range of the seeds"
         claims.append(
             Claim(name, numbers(ours, 0), f"{theirs:g}", agrees, note if agrees else f"{note}; {published.decides}")
@@ -134,11 +136,9 @@ def minimum_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: 
         c = predictor(column)[1]
         for what, ours, theirs, margins, digits in (
             ("lowest KL", values, value, (RELATIVE, ABSOLUTE), 2),
-            ("step of the lowest KL", steps, step, (TIME, 0.0), 0),
+            ("step of the lowest KL", steps, step, IN_TIME, 0),
         ):
-            agrees = within(ours, theirs, *margins)
-            note = "" if agrees else published.decides
-            claims.append(Claim(f"{what} to c = {c}", numbers(ours, digits), f"{theirs:g}", agrees, note))
+            claims.append(judged(f"{what} to c = {c}", ours, theirs, published.decides, margins, digits))
     return claims
 
 
@@ -153,12 +153,19 @@ def value_claims(
     return claims
 
 
-def judged(name: str, ours: Sequence[float], theirs: float, decides: str) -> Claim:
+def judged(
+    name: str,
+    ours: Sequence[float],
+    theirs: float,
+    decides: str,
+    margins: tuple[float, float] = (RELATIVE, ABSOLUTE),
+    digits: int = 2,
+) -> Claim:
     """The values of all seeds beside a published one; unknown where a run has not come that far."""
     known = not np.isnan(ours).any()
-    agrees = within(ours, theirs) if known else None
+    agrees = within(ours, theirs, *margins) if known else None
     note = "" if agrees else decides if known else "run not that long yet"
-    return Claim(name, numbers(ours), f"{theirs:g}", agrees, note)
+    return Claim(name, numbers(ours, digits), f"{theirs:g}", agrees, note)
 
 
 def order_claims(table: pd.DataFrame, columns: Sequence[str]) -> list[Claim]:

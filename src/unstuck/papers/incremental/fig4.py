@@ -16,7 +16,7 @@ from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
 from ._curves import curve_table
-from ._judge import falls_to, judging, numbers, value_claims, within
+from ._judge import IN_TIME, falls_to, judging, numbers, value_claims, within
 from ._published import FIG4_END, FIG4_RATIOS, FIG4_STARTS, MORE_SEEDS, updates
 from ._runs import minimal_runs
 
@@ -100,7 +100,7 @@ def _excess(found: list[pd.DataFrame], name: str, published: dict[int, float]) -
         strict=True,
     ):
         when = [falls_to(run, "excess_loss", published[step]) - updates(0) for run in found]
-        late = claim.agrees is False and not np.isnan(when).any() and within(when, step, 0.2, 0.0)
+        late = claim.agrees is False and not np.isnan(when).any() and within(when, step, *IN_TIME)
         claims.append(
             Claim(claim.quantity, claim.ours, claim.paper, True, f"there at step {numbers(when, 0)}") if late else claim
         )

@@ -16,7 +16,7 @@ from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
 from ._curves import curve_table
-from ._judge import at, judged, judging, numbers, within
+from ._judge import IN_TIME, all_within, at, judged, judging, numbers
 from ._published import FIG5_BEST, FIG5_KL, FIG5_LATE, FIG5_STEP, MORE_SEEDS, updates
 from ._runs import minimal_runs, with_contexts
 
@@ -88,11 +88,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if size not in FIG5_STEP:
             continue
         steps = [_best_step(run) - updates(0) for run in found]
-        agrees = within(steps, FIG5_STEP[size], 0.2, 0.0)
-        note = "" if agrees else MORE_SEEDS
-        claims.append(
-            Claim(f"step of the best loss, {_name(size)}", numbers(steps, 0), f"{FIG5_STEP[size]}", agrees, note)
-        )
+        name = f"step of the best loss, {_name(size)}"
+        claims.append(judged(name, steps, FIG5_STEP[size], MORE_SEEDS, IN_TIME, digits=0))
         there = np.array([at(run, _contexts(table), _best_step(run)) for run in found])
         claims.append(_contexts_claim(f"KL to c = 2/4/6 at the best step, {_name(size)}", there, FIG5_KL[size]))
         if size == FIG5_LATE[0]:
@@ -102,7 +99,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 
 def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:
-    agrees = all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
+    agrees = all_within(ours, theirs)
     text = "; ".join(numbers(row) for row in ours)
     return Claim(name, text, numbers(theirs), agrees, "" if agrees else MORE_SEEDS)
 

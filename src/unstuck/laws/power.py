@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from unstuck.scalars import real
 from .censored import Data, Fit, fit
 from .formula import Term, column, parse
 from .gather import gather, spans, warn_of_unknown, which_emerged
+from .least_squares import least_squares
 from .tables import plain_status
 
 Array = NDArray[np.float64]
@@ -164,12 +165,7 @@ def fit_power_law(
         >>> round(law.exponents["T"], 2), law.n
         (0.99, 4)
     """
-    terms = parse(formula)
-    for term in terms:
-        if came := [c for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]:
-            raise BadInput(
-                "formula", formula, f"made of what the plateau depends on, not of {came[0]}, which came of it"
-            )
+    terms = _causes(formula)
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = plain_status(pd.DataFrame(table))
     emerged = which_emerged(table)
@@ -178,80 +174,109 @@ def fit_power_law(
     if offset == "fit":
         offset = _likely_offset(gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
     offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
-    if offset:
-        columns = [c for c in ("plateau_steps", "steps") if c in table]
-        table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
-        if (table.loc[emerged, "plateau_steps"] <= 0).any():
-            raise BadInput("offset", offset, "below the shortest plateau")
-    data, centre, late, ranges = gather(table, emerged, terms, sizes)
-    names, n = [t.text for t in terms], int((~data.censored).sum())
-    found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
-    found |= {"terms": terms, "data": data, "centre": centre, "ranges": ranges, "offset": offset}
-    found["offset_in_doubt"] = fitted and offset > 0 and data.units > len(terms) + 2
-    if fitted and offset > 0 and not found["offset_in_doubt"]:
-        few = f"{data.units:.0f} sizes for {len(terms) + 2} parameters leave nothing to judge the fitted offset by"
-        warnings.warn(f"{few}: intervals take it for known and are too short", UserWarning, stacklevel=2)
-    if data.censored.any():
-        return _from_all(names, found, data, centre, level)
-    return _from_emerged(names, found, data, centre, level)
-
-
-def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
-    """By least squares."""
-    import statsmodels.api as sm  # a second to import, and only fits need it
-
-    y, logs, cell = data.y, data.X[:, 1:] + centre, data.size
-    result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
-    counts = np.bincount(cell)
-    judged = result
-    if found["offset_in_doubt"]:
-        logs = np.column_stack([logs, _with_offset(data.X, result.params)[:, -1]])
-        judged = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
-    if len(names) + 1 < len(counts) < len(y):
-        # The same estimates from the means over seeds, but as many observations as there are sizes.
-        means = np.bincount(cell, y) / counts
-        at = np.column_stack([np.bincount(cell, x) / counts for x in logs.T])
-        judged = sm.WLS(means, sm.add_constant(at, has_constant="add"), weights=counts).fit()
-    elif len(counts) < len(y):
-        few = f"{len(counts)} sizes for {len(names) + 1} parameters: the law passes through all of them"
-        warnings.warn(f"{few}, so that its intervals rest on seeds alone", UserWarning, stacklevel=3)
-    k = len(names) + 1
-    bounds = (judged.conf_int(alpha=1 - level) - judged.params[:, None])[:k] + result.params[:, None]
-    return PowerLaw(
-        constant=float(np.exp(result.params[0])),
+    data, centre, late, ranges = gather(_after(table, emerged, offset), emerged, terms, sizes)
+    in_doubt = fitted and offset > 0 and _can_judge_offset(data)
+    estimate = (_from_all if data.censored.any() else _from_emerged)(data, centre, level, in_doubt)
+    seen = data.y[~data.censored]
+    names, bounds = [term.text for term in terms], estimate.bounds
+    law = PowerLaw(
+        formula=formula,
+        constant=float(np.exp(estimate.beta[0])),
         constant_interval=_pair(np.exp(bounds[0])),
-        exponents=dict(zip(names, map(float, result.params[1:]), strict=True)),
+        exponents=dict(zip(names, map(float, estimate.beta[1:]), strict=True)),
         intervals=dict(zip(names, map(_pair, bounds[1:]), strict=True)),
-        r2=float(result.rsquared),
-        residuals=np.asarray(result.resid, dtype=float),
-        **found,
+        r2=float(1 - estimate.residuals @ estimate.residuals / np.sum((seen - seen.mean()) ** 2)),
+        n=len(seen),
+        censored=late,
+        used=len(data.y) - len(seen),
+        level=level,
+        residuals=estimate.residuals,
+        terms=terms,
+        data=data,
+        centre=centre,
+        ranges=ranges,
+        offset=offset,
+        offset_in_doubt=in_doubt,
     )
+    vars(law).update(estimate.fits)
+    return law
 
 
-def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
-    """By likelihood, with the runs that did not emerge as such."""
+def _causes(formula: str) -> list[Term]:
+    """The terms of a formula, none of which may use what came of a run."""
+    terms = parse(formula)
+    outcomes = [c for term in terms for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]
+    if outcomes:
+        allowed = f"made of what the plateau depends on; {outcomes[0]} is a result of the run"
+        raise BadInput("formula", formula, allowed)
+    return terms
+
+
+def _after(table: pd.DataFrame, emerged: pd.Series, offset: float) -> pd.DataFrame:
+    """The table with steps counted from the offset."""
+    if not offset:
+        return table
+    columns = [c for c in ("plateau_steps", "steps") if c in table]
+    table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
+    if (table.loc[emerged, "plateau_steps"] <= 0).any():
+        raise BadInput("offset", offset, "below the shortest plateau")
+    return table
+
+
+def _can_judge_offset(data: Data) -> bool:
+    """Are there more sizes than parameters, with the offset as one? A warning says if not."""
+    parameters = data.X.shape[1] + 1
+    if data.units > parameters:
+        return True
+    few = f"{data.units:.0f} sizes for {parameters} parameters cannot give an error for the fitted offset"
+    warnings.warn(f"{few}: the intervals treat it as known and are too short", UserWarning, stacklevel=3)
+    return False
+
+
+class _Estimate(NamedTuple):
+    """Constant (at terms of 1) and exponents with their bounds, and the residuals of the emerged runs."""
+
+    beta: Array  # (k,)
+    bounds: Array  # (k, 2)
+    residuals: Array
+    fits: dict[str, Fit]  # the likelihoods that were fitted on the way, by the law's attributes
+
+
+def _from_emerged(data: Data, centre: Array, level: float, in_doubt: bool) -> _Estimate:
+    """By least squares. With several seeds a size the intervals rest on the means of sizes."""
+    y, X, cell = data.y, np.column_stack([np.ones(len(data.y)), data.X[:, 1:] + centre]), data.size
+    found = least_squares(X, y)
+    k, counts = X.shape[1], np.bincount(cell)
+    judged_X = np.column_stack([X, _with_offset(data.X, found.estimates)[:, -1]]) if in_doubt else X
+    if k < len(counts) < len(y):
+        # The same estimates from the means over seeds, but as many observations as there are sizes.
+        means = np.column_stack([np.bincount(cell, x) / counts for x in (y, *judged_X.T)])
+        judged = least_squares(means[:, 1:], means[:, 0], counts)
+    else:
+        judged = least_squares(judged_X, y)
+        if len(counts) < len(y):
+            few = f"{len(counts)} sizes for {k} parameters: the law passes through all of them"
+            warnings.warn(f"{few}, so its intervals rest on seeds alone", UserWarning, stacklevel=3)
+    half = judged.half_widths(level)[:k]
+    bounds = np.column_stack([found.estimates - half, found.estimates + half])
+    return _Estimate(found.estimates, bounds, y - X @ found.estimates, fits={})
+
+
+def _from_all(data: Data, centre: Array, level: float, in_doubt: bool) -> _Estimate:
+    """By likelihood, with the runs that did not emerge as censored observations."""
     likely = fit(data)
-    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if found["offset_in_doubt"] else likely
+    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if in_doubt else likely
     back = np.array([1.0, *-centre])  # the constant, where all logarithms are 0
     k = len(back)
     constant = float(back @ likely.beta)
     doubt = float(np.sqrt(back @ judged.covariance[:k, :k] @ back) * judged.quantile(level))
-    seen = ~data.censored
-    residuals = (data.y - data.X @ likely.beta)[seen]
-    law = PowerLaw(
-        constant=float(np.exp(constant)),
-        constant_interval=(float(np.exp(constant - doubt)), float(np.exp(constant + doubt))),
-        exponents=dict(zip(names, map(float, likely.beta[1:]), strict=True)),
-        intervals={
-            name: _pair(np.array(judged.interval(i, level)) - judged.beta[i] + likely.beta[i])
-            for i, name in enumerate(names, 1)
-        },
-        r2=float(1 - np.sum(residuals**2) / np.sum((data.y[seen] - data.y[seen].mean()) ** 2)),
-        residuals=residuals,
-        **found,
+    exponents = [np.array(judged.interval(i, level)) - judged.beta[i] + likely.beta[i] for i in range(1, k)]
+    return _Estimate(
+        beta=np.array([constant, *likely.beta[1:]]),
+        bounds=np.array([(constant - doubt, constant + doubt), *exponents]),
+        residuals=(data.y - data.X @ likely.beta)[~data.censored],
+        fits={"likely": likely, "judged": judged},
     )
-    vars(law).update(likely=likely, judged=judged)
-    return law
 
 
 def _with_offset(rows: Array, beta: Array) -> Array:

@@ -251,7 +251,7 @@ def _from_emerged(data: Data, centre: Array, level: float, in_doubt: bool) -> _E
     if k < len(counts) < len(y):
         # The same estimates from the means over seeds, but as many observations as there are sizes.
         means = np.column_stack([np.bincount(cell, x) / counts for x in (y, *judged_X.T)])
-        judged = least_squares(means[:, 1:], means[:, 0], counts)
+        judged = least_squares(means[:, 1:], means[:, 0], counts.astype(float))
     else:
         judged = least_squares(judged_X, y)
         if len(counts) < len(y):

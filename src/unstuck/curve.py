@@ -86,7 +86,7 @@ class Curve:
             new = " or ".join(pattern(f"{kind}_entropy") for kind in ("readout", "row"))
             warnings.warn(
                 f"columns {OLD_ENTROPY}_L_H are now called {new} and are read as the latter; Curve.from_frame has an "
-                "argument `source` for that; the next release does not know the old name",
+                "argument `source` for that; the next release drops the old name",
                 FutureWarning,
                 stacklevel=3,
             )

@@ -54,8 +54,8 @@ def bar(name: str) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr that is removed at the end; silent where stderr is not a terminal. Call what it gives
     with the work done, the work in all and, if it changes, the text; the time left is at the speed so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn())
-    left = TimeRemainingColumn(elapsed_when_finished=True)
-    with Progress(*columns, left, console=Console(stderr=True), transient=True) as shown:
+    left, console = TimeRemainingColumn(elapsed_when_finished=True), Console(stderr=True)
+    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task(name, total=None)
 
         def update(done: float, of: float, text: str = name) -> None:

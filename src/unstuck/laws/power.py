@@ -2,10 +2,9 @@
 
     log T_plateau = log C + sum_i x_i log term_i
 
-Where all runs emerged, by least squares. Runs that did not emerge by their last step say that their plateau is longer;
-they are used as such where that step is known (laws/censored.py), for to leave them out biases the law towards short
-plateaus. Runs of one size that differ in their seed share whatever the law gets wrong there, so intervals rest on
-sizes.
+Where all runs emerged, by least squares. A run that did not emerge by its last step has a longer plateau; it is used
+as censored where that step is known (laws/censored.py), since leaving it out biases the law towards short plateaus.
+Runs of one size that differ in their seed share the error of the law at that size, so intervals rest on sizes.
 """
 
 import warnings
@@ -29,7 +28,7 @@ from .least_squares import least_squares
 from .tables import plain_status
 
 Array = NDArray[np.float64]
-#: What came of a run, and is no reason of it.
+#: Results of a run, which cannot be terms of a law.
 OUTCOMES = ("plateau_steps", "steps", "seconds")
 LONGER = "the length of the plateau"
 
@@ -46,7 +45,7 @@ class PowerLaw:
     r2: float  # of log plateaus, over the emerged runs
     n: int  # emerged runs fitted
     censored: int  # runs that did not emerge
-    used: int  # of those, how many it is known of by which step they had not
+    used: int  # of those, how many are used as censored at their last step
     level: float  # of the intervals
     residuals: Array = field(repr=False)  # log measured - log fitted of the emerged runs, in the order of the table
     terms: list[Term] = field(repr=False)
@@ -54,10 +53,10 @@ class PowerLaw:
     centre: Array = field(repr=False)  # those means
     ranges: dict[str, tuple[float, float]] = field(repr=False)  # of the columns, over the emerged runs
     offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
-    offset_in_doubt: bool = False  # then it is in doubt as well
+    offset_in_doubt: bool = False  # whether the intervals include the error of the offset
 
     def predict(self, table: Any) -> Array:
-        """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
+        """Plateau lengths for the rows of a table, or for a mapping of columns or of numbers."""
         logs = np.log(self.constant)
         for term in self.terms:
             logs = logs + self.exponents[term.text] * np.log(term.evaluate(_columns(table)))
@@ -70,7 +69,7 @@ class PowerLaw:
 
     @cached_property
     def judged(self) -> Fit:
-        """The same with a parameter more, where the offset was fitted: what it may be off by, to first order."""
+        """The same with the error of a fitted offset as one more parameter, to first order."""
         return fit(replace(self.data, X=self._doubtful(self.data.X))) if self.offset_in_doubt else self.likely
 
     def _doubtful(self, rows: Array) -> Array:
@@ -89,23 +88,23 @@ class PowerLaw:
         return 2 * (len(self.terms) + 2 + self.data.repeated + (self.offset > 0)) - 2 * self.log_likelihood
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
-        """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
-        that lie outside of the runs that emerged; or, where each lies within, the columns that do (T and B may where
-        T/B does not); or that no plateau so long was seen."""
+        """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and `beyond`. The latter
+        names the terms outside the range of the emerged runs; else the columns outside it (T and B may be where T/B is
+        not); else `LONGER` if the predicted plateau is longer than all of theirs; it is empty inside the range."""
         level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         sizes = _columns(table)
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(sizes))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
         middle, low, high = self.judged.predicted(self._doubtful(rows), level)
-        # About the law that is printed: by least squares, where all emerged, it weighs sizes by their runs.
+        # Centred on the printed law, which differs from the likelihood's where least squares weighs sizes by runs.
         plateau = np.atleast_1d(self.predict(table))
         about = np.log(plateau - self.offset) - middle
         with np.errstate(over="ignore"):
             low, high = (np.exp(x + about) + self.offset for x in (low, high))
         if not np.isfinite(plateau).all():
-            raise BadInput("sizes", sizes, "such that the plateau can be told in numbers")
-        seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
+            raise BadInput("sizes", sizes, "sizes whose plateau is finite")
+        seen = self.data.X[~self.data.censored, 1:]  # beyond the emerged runs the law is not bounded from above
         texts = [term.text for term in self.terms]
         by_term = _outside(dict(zip(texts, logs.T, strict=True)), dict(zip(texts, spans(seen), strict=True)))
         by_column = _outside({c: np.broadcast_to(column(c, sizes), len(logs)) for c in self.ranges}, self.ranges)
@@ -153,8 +152,8 @@ def fit_power_law(
     A `status` column, where there is one, says which runs emerged and which were censored; without it, those
     with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
     counted; where it is no status of a run, a warning says so. A column `steps` says by which step a censored run had
-    not emerged; without it, it is left out. Runs are of one size if they agree in the columns that the formula names,
-    and in `sizes`.
+    not emerged; without that column it is left out. Runs are of one size if they agree in the columns that the formula
+    names, and in `sizes`.
 
     With an `offset` the law is that of the steps after it: plateau = offset + constant * ...; "fit" takes the most
     likely one. Every run has some steps before the law begins; where plateaus are short, they bend it.
@@ -280,13 +279,13 @@ def _from_all(data: Data, centre: Array, level: float, in_doubt: bool) -> _Estim
 
 
 def _with_offset(rows: Array, beta: Array) -> Array:
-    """A column more, one over the plateau that the law gives without its offset and constant: by so much a step of the
-    offset moves the logarithm of the rest."""
+    """With one more column, 1 / (plateau of the law without offset and constant): the derivative of the log plateau by
+    the offset, up to a factor."""
     return np.column_stack([rows, np.exp(-rows[:, 1:] @ beta[1:])])
 
 
 def _likely_offset(data: Data) -> float:
-    """The offset under which the plateaus are most likely, below the shortest of them."""
+    """The most likely offset, below the shortest plateau."""
     steps = np.exp(data.y)
 
     def loss(offset: float) -> float:
@@ -306,7 +305,7 @@ def _columns(table: Any) -> Any:
 
 
 def _outside(values: dict[str, Array], spans: dict[str, tuple[float, float]]) -> list[str]:
-    """For each row, which of the values lie outside of their spans."""
+    """For each row, the names of the values outside their spans."""
     names: list[list[str]] = [[] for _ in next(iter(values.values()))]
     for name, (low, high) in spans.items():
         slack = 1e-9 * max(1.0, abs(low), abs(high))

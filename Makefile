@@ -9,29 +9,30 @@ INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versi
 # pip would do it on one core; what cannot be compiled (templates) is passed over
 COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 
-.PHONY: help demo test test-all lint bench runs stop-runs results theory-results calibration redraw docs screenshots wheel-check clean
+.PHONY: help demo test test-all test-lowest lint bench runs stop-runs results theory-results calibration redraw docs screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
 	@echo "make test         install, run the fast tests"
 	@echo "make test-all     the slow tests too"
-	@echo "make lint         ruff and mypy"
+	@echo "make test-lowest  use the package with the lowest versions that pyproject.toml allows, in an environment of its own"
+	@echo "make lint         ruff, mypy and the order of imports"
 	@echo "make bench        speed, as ratios against plain implementations"
 	@echo "make runs         train the next unfinished runs in the background for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first: from a worktree of HEAD in RUNS ($(RUNS)), into STORE ($(STORE))"
 	@echo "make stop-runs    stop them; each goes on from its checkpoint at the next 'make runs'"
 	@echo "make results      copy finished runs from STORE into results/store; rewrite tables, pictures, the docs' tables and results/TODO.md"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
-	@echo "make calibration  write the forecaster's calibration anew from the runs under results/"
-	@echo "make redraw FIGURES='fig1c ...'  pictures and claims again from committed tables, after a change of how they are drawn"
-	@echo "make screenshots  take the pictures of report and dashboard anew (needs Chromium)"
+	@echo "make calibration  fit the forecaster's calibration to the runs under results/"
+	@echo "make redraw FIGURES='fig1c ...'  draw pictures and compute claims from committed tables"
+	@echo "make screenshots  take the pictures of report and dashboard (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
-	@echo "make wheel-check  build the wheel, install it into an empty environment elsewhere, use it"
+	@echo "make wheel-check  build the wheel, install it into an empty environment, use it without and with extras"
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/run.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[papers]'
 	$(COMPILE)
 	@touch $@
 
@@ -51,6 +52,9 @@ test: .venv/dev.stamp
 
 test-all: .venv/dev.stamp
 	$(BIN)/python -m pytest
+
+test-lowest:
+	bash tools/wheel_check.sh $(PYTHON) lowest
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

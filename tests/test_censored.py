@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from scipy import integrate, stats
 
 from unstuck.cli import main
@@ -86,8 +87,6 @@ def test_without_repeated_sizes_it_is_the_censored_regression_of_textbooks():
 
 
 def test_with_nothing_censored_the_intervals_are_those_of_least_squares():
-    import statsmodels.api as sm
-
     rng = np.random.default_rng(1)
     X = np.column_stack([np.ones(20), rng.standard_normal((20, 2))])
     y = X @ [1, 0.5, -0.3] + 0.2 * rng.standard_normal(20)
@@ -140,7 +139,7 @@ def test_an_offset_is_found_and_straightens_the_law():
     assert fit_power_law(table, "d + T", offset=80).predict({"d": 8, "T": 8}) == pytest.approx(
         80 + 0.5 * 8**2.1, rel=0.05
     )
-    with pytest.raises(BadInput, match="below the shortest plateau"):
+    with pytest.raises(BadInput, match="offset"):
         fit_power_law(table, "d + T", offset=99)
 
 
@@ -300,8 +299,9 @@ def test_a_law_that_a_left_out_size_leaves_open_has_no_likelihood_of_it():
 @pytest.mark.parametrize("column", ["steps", "seconds", "plateau_steps"])
 def test_what_came_of_a_run_is_no_term(column):
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25).assign(seconds=1.0)
-    with pytest.raises(BadInput, match=f"not of {column}, which came of it"):
+    with pytest.raises(BadInput) as refused:
         fit_power_law(table, f"d + {column}")
+    assert (refused.value.field, refused.value.value) == ("formula", f"d + {column}")
 
 
 def test_sizes_beyond_the_runs_are_told_where_their_ratio_lies_within():
@@ -321,12 +321,12 @@ def test_a_status_may_have_capitals(word):
 
 def test_a_status_that_no_run_has_is_told():
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
-    with pytest.warns(UserWarning, match="runs with status 'not emerged' are not counted, 12 in all"):
+    with pytest.warns(UserWarning, match="'not emerged'.* 12"):
         law = fit_power_law(table.assign(status=table["status"].replace("censored", "not emerged")), "d + T")
     assert (law.n, law.censored) == (28, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for known in ("diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"):
             fit_power_law(table.assign(status=table["status"].replace("censored", known)), "d + T")
-    with pytest.warns(UserWarning, match="runs with status 'none'"):
+    with pytest.warns(UserWarning, match="'none'"):
         fit_power_law(table.assign(status=table["status"].where(table["status"] == "emerged", None)), "d + T")

@@ -7,13 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from unstuck.cli import main
+from unstuck.cli import COMMANDS, main
 from unstuck.papers.catalogue import is_available
 from unstuck.papers.figure import load
 from unstuck.theory.setting import MAX_D, MAX_T, MAX_THRESHOLD, MIN_THRESHOLD
@@ -231,15 +232,14 @@ def test_figures_lists_every_figure_of_both_papers(capsys):
     assert all(row["available"] == is_available(name) for name, row in rows.items())
 
 
-def test_torch_and_pandas_stay_out_of_help_and_predict():
-    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"]):
-        code = (
-            "import sys; from unstuck.cli import main; code = main(sys.argv[1:]);"
-            "heavy = {'torch', 'pandas', 'matplotlib', 'statsmodels'} & set(sys.modules);"
-            "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
-        )
-        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_of_a_command_is_the_first_line_of_its_own_help(capsys, name):
+    function = getattr(import_module(COMMANDS[name].module), name)
+    assert function.__doc__.splitlines()[0] == COMMANDS[name].summary
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert COMMANDS[name].summary.split()[-1] in out
+    assert "--help" in out
 
 
 def test_a_figure_that_is_not_there_yet_says_what_it_needs(capsys, monkeypatch, tmp_path):

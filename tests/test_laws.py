@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,42 @@ def test_exponents_solve_the_normal_equations():
     total = np.log(table["plateau_steps"]).var(ddof=0) * len(table)
     assert law.r2 == pytest.approx(1 - (law.residuals**2).sum() / total, rel=1e-9)
     assert law.predict(table) == pytest.approx(np.exp(X @ beta), rel=1e-9)
+
+
+def repeated(table, seed=1):
+    """A second and, for some sizes, a third seed."""
+    rng = np.random.default_rng(seed)
+    more = pd.concat([table, table, table.iloc[:7]], ignore_index=True)
+    return more.assign(plateau_steps=more["plateau_steps"] * np.exp(0.1 * rng.normal(size=len(more))))
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0, "fit"])
+@pytest.mark.parametrize("table", [runs(noise=0.3), repeated(runs(noise=0.3))], ids=["one seed", "several seeds"])
+def test_a_law_of_emerged_runs_is_that_of_statsmodels(table, offset):
+    """Estimates, intervals, R² and residuals to 12 digits; intervals rest on the means of sizes."""
+    table = table.assign(plateau_steps=table["plateau_steps"] + 20)
+    law = fit_power_law(table, "d + T/B", level=0.9, offset=offset, sizes=["p"])
+    assert (law.offset > 0) == (offset != 0)
+    y = np.log(table["plateau_steps"] - law.offset)
+    X = sm.add_constant(np.log(np.column_stack([table["d"], table["T"] / table["B"]])))
+    found = judged = sm.OLS(y, X).fit()
+    if offset == "fit":  # its own column: by so much one step of the offset moves the rest
+        logs = X[:, 1:] - X[:, 1:].mean(0)
+        X = np.column_stack([X, np.exp(-logs @ found.params.to_numpy()[1:])])
+        judged = sm.OLS(y, X).fit()
+    if len(table) > len(runs()):
+        cells = pd.DataFrame(np.column_stack([y, X])).groupby([table[c] for c in ("d", "T", "B", "p")])
+        means = cells.mean()
+        judged = sm.WLS(means[0], means.drop(columns=0), weights=cells.size()).fit()
+    half = (judged.conf_int(0.1)[1] - judged.params).to_numpy()[:3]
+    exact = {"rel": 1e-12, "abs": 1e-13}
+    assert np.log(law.constant) == pytest.approx(found.params.iloc[0], **exact)
+    assert list(law.exponents.values()) == pytest.approx(found.params.iloc[1:].to_numpy(), **exact)
+    for name, estimate, width in zip(law.exponents, found.params.iloc[1:], half[1:], strict=True):
+        assert law.intervals[name] == pytest.approx((estimate - width, estimate + width), **exact)
+    assert np.log(law.constant_interval[1]) == pytest.approx(found.params.iloc[0] + half[0], **exact)
+    assert law.r2 == pytest.approx(found.rsquared, **exact)
+    assert law.residuals == pytest.approx(found.resid.to_numpy(), **exact)
 
 
 def test_intervals_cover_as_often_as_they_say():

@@ -122,13 +122,10 @@ def provenance(name: str) -> str:
 
 
 def options(name: str) -> str:
-    import typer
+    from unstuck.cli import load
 
-    from unstuck.cli.common import app  # importing the package has added the commands
-
-    command: Any = typer.main.get_command(app).commands[name.strip()]  # type: ignore[attr-defined]
     rows = []
-    for p in command.params:
+    for p in load(name.strip()).params:
         if getattr(p, "hidden", False):
             continue
         given = p.default

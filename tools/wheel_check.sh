@@ -1,23 +1,29 @@
 #!/usr/bin/env bash
 # Build the wheel, install it into an empty environment outside the checkout, and use it there: an editable install hides
-# missing files. Argument: the Python that has pip and builds the wheel.
+# missing files. First without extras, then with `papers`. Arguments: the Python that has pip and builds the wheel; and
+# `lowest` to install the lowest versions that pyproject.toml allows, instead of the newest.
 set -euo pipefail
-python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+python=$(cd "$(dirname "$(command -v "$1")")" && pwd)/$(basename "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 pip=(-m pip --quiet --disable-pip-version-check)
+constraints=(-c "$root/constraints.txt")
+if [ "${2:-newest}" = lowest ]; then
+    "$python" "$root/tools/lowest.py" papers >"$work/lowest.txt"
+    constraints+=(-c "$work/lowest.txt")
+fi
 "$python" "${pip[@]}" wheel --no-deps --wheel-dir "$work" "$root"
+wheel=$(echo "$work"/unstuck-*.whl)
 "$python" -m venv "$work/env"
-"$work/env/bin/python" "${pip[@]}" install -c "$root/constraints.txt" "$work"/unstuck-*.whl
-cd "$work"
-env/bin/python -c "import unstuck; assert 'site-packages' in unstuck.__file__, unstuck.__file__"
-env/bin/unstuck predict --T 4096 --d 64 --json
-env/bin/unstuck reproduce fig1c --out figures
-env/bin/unstuck report figures
-env/bin/unstuck train regression task.T=4 task.d=2 train.max_steps=600 --json | tee train.json
-grep -q '"status": "emerged"' train.json
-env/bin/unstuck report runs && grep -q "Learning curves" runs/report.html
-env/bin/python -c "from unstuck.view.dashboard import __path__ as p; import pathlib; assert (pathlib.Path(p[0]) / 'static' / 'app.js').is_file()"
-test -s figures/fig1c.png && test -s figures/fig1c.pdf && test -s figures/fig1c.csv && test -s figures/report.html
-echo "wheel works outside the checkout"
+mkdir "$work/core" "$work/papers"
+"$work/env/bin/python" "${pip[@]}" install "${constraints[@]}" "$wheel"
+cd "$work/core"
+"$work/env/bin/python" -c "import unstuck; assert 'site-packages' in unstuck.__file__, unstuck.__file__"
+"$work/env/bin/python" "$root/tools/smoke.py"
+"$work/env/bin/python" "${pip[@]}" install "${constraints[@]}" "$wheel[papers]"
+cd "$work/papers"
+"$work/env/bin/python" "$root/tools/smoke.py" papers
+"$work/env/bin/python" -c "from importlib.resources import files; assert (files('unstuck.view.dashboard') / 'static' / 'app.js').is_file()"
+"$work/env/bin/unstuck" --version
+echo "wheel works outside the checkout, with the ${2:-newest} versions"

@@ -1,9 +1,10 @@
 """How long a Transformer sits on a plateau, why, and how to get it off sooner.
 
-The way of the data: spec -> task -> model -> training -> curve -> plateau -> law -> prediction, figure, report.
-Importing `unstuck` imports none of the parts; `unstuck.train` and the submodules are loaded when asked for.
+The data flow: spec -> task -> model -> training -> curve -> plateau -> law -> prediction, figure, report.
+Importing `unstuck` imports none of the parts: `unstuck.train`, `unstuck.Watch` and the others are loaded when used.
 """
 
+from importlib import import_module
 from typing import Any
 
 from ._moved import install as _keep_old_names
@@ -24,7 +25,9 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        from importlib import import_module
-
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'unstuck' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -58,13 +58,13 @@ class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         new = new_name(spec.name)
         assert new is not None
-        warnings.warn(f"{spec.name} is now {new}; the old name goes with the next release", FutureWarning, stacklevel=2)
+        warnings.warn(f"{spec.name} is now {new}; the next release drops the old name", FutureWarning, stacklevel=2)
         module = importlib.import_module(new)
         self.own = {name: vars(module)[name] for name in ATTRIBUTES if name in vars(module)}
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been run under its own name, and keeps the attributes that importing it by another has changed."""
+        """Nothing is run again: the module gets back the attributes that importing it by another name has changed."""
         for name in ATTRIBUTES:
             if name in self.own:
                 setattr(module, name, self.own[name])
@@ -73,6 +73,6 @@ class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """First of all finders: the one for files would find a moved package's modules a second time."""
+    """As the first finder: the finder for files would load a moved package's modules a second time."""
     if not any(isinstance(finder, OldNames) for finder in sys.meta_path):
         sys.meta_path.insert(0, OldNames())

@@ -1,163 +1,46 @@
-"""`Curve`: what was measured over training, a row a measurement; the one file that knows how columns are named.
+"""`Curve`: what was measured over training, one row per measurement.
 
-A curve is stored and exchanged as a table. Its columns are
-
-    step                                 of the optimiser
-    test_loss, train_accuracy, ...       SET_MEASURE, and any other number that was logged
-    attn_0_2, copy_0_2, ...              MEASURE_LAYER_HEAD: a measure of one head (`MEASURES`), counted from 0
-    group1_0_2, readout_group1_0_2       attention of a head to a group of positions, from all rows or the last one
-    align_2_1                            HEAD_GROUP: <V_head, A_group> / |A_group|², groups counted from 1
-    kl_1, kl_2, ...                      KL of the truncated truths A*_{1:i} to the model
-    ref_1, ref_2, ... and context_4      KL to the predictions of other runs, and to models of a restricted context
-
-Tables of earlier versions have `entropy_L_H`, which was two things: in our runs the entropy at the position the answer
-is read at, in those of a `Watch` the mean over all rows. Reading gives them the two names they have now.
+This file and `_columns.py`, whose names it exports, are the only ones that know how columns are named.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unstuck._columns import *  # noqa: F403  (for those who import them from here)
+from unstuck._columns import (
+    ACCURACIES,
+    ALIGNMENT,
+    GROUP,
+    LOSSES,
+    OLD_ENTROPY,
+    STEP,
+    Row,
+    Source,
+    is_loss,
+    numbered,
+    pattern,
+    place,
+    predictor,
+    renamed,
+)
 from unstuck.errors import BadInput
+from unstuck.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
-Row = dict[str, float]
-Source = Literal["run", "watch", "foreign"]
-
-STEP, TEST_LOSS = "step", "test_loss"
-RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
-#: What is measured of a head, in the field's words, and how its columns begin.
-MEASURES = {
-    "attention": "attn",  # from the read-out position to the relevant tokens
-    "copying": "copy",  # from a value to its key
-    "induction": "induction",  # to the token that came after the same token the last time
-    "readout_entropy": "readout_entropy",  # of attention from the read-out position, 1 where uniform
-    "row_entropy": "row_entropy",  # mean over all rows, 1 where uniform
-    "distance": "distance",  # in tokens, mean over all rows
-}
-OLD_ENTROPY = "entropy"  # how the columns of either entropy began
-NEW_ENTROPY = {"run": "readout_entropy", "watch": "row_entropy", "foreign": "row_entropy"}
-ENOUGH_ROWS = 10  # with a finite value: of a loss that has fewer nothing can be told
-
-_NUMBER = "(0|[1-9][0-9]*)"
-_GROUP = re.compile("(?:readout_)?group[1-9][0-9]*")
-_PREFIXES = "|".join([*MEASURES.values(), OLD_ENTROPY, _GROUP.pattern])
-_HEAD = re.compile(f"({_PREFIXES})_{_NUMBER}_{_NUMBER}")
-_ALIGNMENT = re.compile(f"align_{_NUMBER}_{_NUMBER}")
-_LOSS = re.compile(r"loss(?![a-z_]*(scale|weight))")  # the scale and the weight of a loss are none
-#: Names of a loss, that on held-out data first.
-_LOSSES = (TEST_LOSS, "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-_ACCURACIES = ("test_accuracy", "eval_accuracy", "val_accuracy", "accuracy", "train_accuracy")
-
-
-# -- names of columns
-
-
-def head_columns(measure: str, layer: int, values: Iterable[float]) -> Row:
-    """A number of each head of a layer, by the names of its columns.
-
-    Examples:
-        >>> head_columns("attention", 0, [0.25, 0.5])
-        {'attn_0_0': 0.25, 'attn_0_1': 0.5}
-    """
-    prefix = MEASURES.get(measure, measure)
-    return {f"{prefix}_{layer}_{head}": float(value) for head, value in enumerate(values)}
-
-
-def at_readout(measure: str) -> str:
-    """The measure of a group from the read-out position alone."""
-    return f"readout_{measure}"
-
-
-def alignment_columns(alignment: Sequence[Sequence[float]]) -> Row:
-    """A number of each head and group."""
-    return {f"align_{h}_{g + 1}": float(a) for h, row in enumerate(alignment) for g, a in enumerate(row)}
-
-
-def reference_columns(distances: Iterable[float]) -> Row:
-    """KL to the predictions of each run that is compared with."""
-    return {f"ref_{i + 1}": float(x) for i, x in enumerate(distances)}
-
-
-def set_columns(measure: str, values: Mapping[str, float]) -> Row:
-    """A measure on each set of sequences: `test_loss`, `clean_loss`, ..."""
-    return {f"{name}_{measure}": value for name, value in values.items()}
-
-
-def context_columns(contexts: Iterable[int]) -> dict[str, str]:
-    """New names of the references where they are models of a restricted context: {"ref_1": "context_4"}."""
-    return {f"ref_{i + 1}": f"context_{context}" for i, context in enumerate(contexts)}
-
-
-def predictor(column: str) -> tuple[str, int]:
-    """What a KL is to: `("truth", 2)` the truncated truth A*_{1:2}, `("context", 4)` a model that sees 4 tokens."""
-    name, _, number = column.rpartition("_")
-    return {"kl": "truth", "context": "context"}[name], int(number)
-
-
-def pattern(measure: str) -> str:
-    """How the columns of a measure look, for messages: `attn_L_H`."""
-    return f"{MEASURES.get(measure, measure)}_L_H"
-
-
-def place(column: str) -> tuple[str, int, int] | None:
-    """Measure, layer and head of a column; None for a column that is of no head.
-
-    Examples:
-        >>> place("attn_0_2"), place("readout_group1_3_0"), place("kl_1")
-        (('attention', 0, 2), ('readout_group1', 3, 0), None)
-    """
-    found = _HEAD.fullmatch(column)
-    return (_measure(found[1]), int(found[2]), int(found[3])) if found else None
-
-
-def _measure(prefix: str) -> str:
-    return next((measure for measure, known in MEASURES.items() if known == prefix), prefix)
-
-
-def _numbered(columns: Iterable[str], name: str) -> list[str]:
-    """The columns `name_1`, `name_2`, ... in the order of their numbers."""
-    found = ((c, re.fullmatch(f"{name}_{_NUMBER}", c)) for c in columns)
-    return [c for c, _ in sorted(((c, int(f[1])) for c, f in found if f), key=lambda pair: pair[1])]
-
-
-def is_loss(column: str) -> bool:
-    return _LOSS.search(column.lower()) is not None
-
-
-def renamed(frame: pd.DataFrame, source: Source | Callable[[], Source]) -> pd.DataFrame:
-    """A table with today's names for columns of earlier versions; whose it is need be found out only if it has any."""
-    old = [str(c) for c in frame if str(c).startswith(f"{OLD_ENTROPY}_")]
-    if not old:
-        return frame
-    whose = source() if callable(source) else source
-    return frame.rename(columns={c: _renamed(c, whose) for c in old})
-
-
-def renamed_row(row: Mapping[str, float], source: Source) -> Row:
-    return {_renamed(name, source): value for name, value in row.items()}
-
-
-def _renamed(column: str, source: Source) -> str:
-    found = _HEAD.fullmatch(column)
-    if found is None or found[1] != OLD_ENTROPY:
-        return column
-    return f"{NEW_ENTROPY[source]}_{found[2]}_{found[3]}"
-
-
-# -- the curve
+ENOUGH_ROWS = 10  # finite values that a loss needs to be judged by
 
 
 class Curve:
-    """What was measured over training, a row a measurement, in the order in which it was written.
+    """What was measured over training: one row per measurement, in the order in which it was written.
 
     Training and `Watch` write one; `unstuck forecast` reads one from CSV, TensorBoard or Weights & Biases. Arrays have
     the rows of the curve along their first axis.
@@ -181,9 +64,9 @@ class Curve:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: Source = "foreign") -> "Curve":
-        """From a table with a column `step`. `source` says whose it is, which decides what an old `entropy_L_H` was:
-        at the read-out position in our runs, the mean over rows in a `Watch` and elsewhere. Columns of text are left
-        out; a step, a loss or a head's measure must be numbers."""
+        """From a table with a column `step`. `source` decides what an old `entropy_L_H` was: at the read-out position
+        in our runs, the mean over rows in a `Watch` and elsewhere. Columns of text are left out; a step, a loss or a
+        head's measure must be numbers."""
         frame = frame.rename(columns=str)
         if STEP not in frame and len(frame):
             raise BadInput("the curve", f"one with {', '.join(frame)}", f"one with a column {STEP}")
@@ -196,21 +79,21 @@ class Curve:
 
     @classmethod
     def of(cls, curve: "Curve | pd.DataFrame") -> "Curve":
-        """A curve as a user hands it over: this, or a table of their own."""
+        """A curve as a user gives it: a Curve, or a table."""
         if isinstance(curve, Curve):
             return curve
         if any(str(c).startswith(f"{OLD_ENTROPY}_") for c in curve):
             new = " or ".join(pattern(f"{kind}_entropy") for kind in ("readout", "row"))
             warnings.warn(
-                f"columns {OLD_ENTROPY}_L_H are called {new} now, and are read as the latter: use Curve.from_frame to "
-                "say whose they are; the old name goes with the next release",
+                f"columns {OLD_ENTROPY}_L_H are now called {new} and are read as the latter; Curve.from_frame has an "
+                "argument `source` for that; the next release drops the old name",
                 FutureWarning,
                 stacklevel=3,
             )
         return cls.from_frame(curve)
 
     def to_frame(self) -> pd.DataFrame:
-        """The table, with a column a measure; a copy."""
+        """A copy of the table, one column per measure."""
         return self._frame.copy()
 
     def __len__(self) -> int:
@@ -238,7 +121,7 @@ class Curve:
         return self.values(STEP)
 
     def values(self, name: str) -> Array:
-        """A number of each row, by the name under which it was logged."""
+        """A number for each row, by the name under which it was logged."""
         if name not in self._frame:
             raise BadInput("the curve", f"one with {', '.join(self.columns)}", f"one with {name}")
         return self._frame[name].to_numpy(dtype=float)
@@ -253,11 +136,10 @@ class Curve:
 
     @property
     def loss_name(self) -> str | None:
-        """The loss to judge by: that on held-out data if it has enough values to judge; in a table of one measure,
-        that, whatever its name."""
-        named = sorted(self.losses, key=lambda c: not c.lower().endswith("loss"))  # rather than loss/auxiliary
-        ordered = list(dict.fromkeys([*(c for c in _LOSSES if c in self._frame), *named]))
-        if not ordered:  # as TensorBoard exports one curve
+        """The loss to judge by: on held-out data if that has enough values; `value` in a TensorBoard export."""
+        named = sorted(self.losses, key=lambda c: not c.lower().endswith("loss"))  # before loss/auxiliary
+        ordered = list(dict.fromkeys([*(c for c in LOSSES if c in self._frame), *named]))
+        if not ordered:
             return next((c for c in self.columns if c.lower() == "value"), None)
         return next((c for c in ordered if np.isfinite(self.values(c)).sum() >= ENOUGH_ROWS), ordered[0])
 
@@ -269,8 +151,8 @@ class Curve:
 
     @property
     def accuracy(self) -> Array | None:
-        """On held-out data, if it was measured there."""
-        name = next((c for c in _ACCURACIES if c in self._frame), None)
+        """The accuracy, on held-out data if it was measured there."""
+        name = next((c for c in ACCURACIES if c in self._frame), None)
         return None if name is None else self.values(name)
 
     @property
@@ -280,28 +162,28 @@ class Curve:
 
     @property
     def rung_names(self) -> list[str]:
-        return _numbered(self.columns, "kl")
+        return numbered(self.columns, "kl")
 
     @property
     def references(self) -> Array:
-        """KL to the predictions of each run that it was compared with, (rows, runs)."""
-        return self._block(_numbered(self.columns, "ref"))
+        """KL to the predictions of each reference run, (rows, runs)."""
+        return self._block(numbered(self.columns, "ref"))
 
     @property
     def contexts(self) -> dict[int, Array]:
-        """KL to a model that sees so many tokens, the fewest first."""
+        """KL to models of a restricted context, by the number of tokens they see, fewest first."""
         return {predictor(c)[1]: self.values(c) for c in self.context_names}
 
     @property
     def context_names(self) -> list[str]:
-        return _numbered(self.columns, "context")
+        return numbered(self.columns, "context")
 
     @property
     def ladder_names(self) -> list[str]:
-        """The columns about truths, contexts and groups, as they stand in the table."""
-        groups = [m for m in self.measures if _GROUP.fullmatch(m)]
+        """The columns about truths, contexts and groups, in the order of the table."""
+        groups = [m for m in self.measures if GROUP.fullmatch(m)]
         mine = {*self.rung_names, *self.context_names, *self.head_names(*groups)}
-        return [c for c in self.columns if c in mine or _ALIGNMENT.fullmatch(c)]
+        return [c for c in self.columns if c in mine or ALIGNMENT.fullmatch(c)]
 
     # -- numbers of each head
 
@@ -311,7 +193,7 @@ class Curve:
         return list(self._places)
 
     def head_names(self, *measures: str) -> list[str]:
-        """The columns of these measures, as they stand in the table."""
+        """The columns of these measures, in the order of the table."""
         mine = {c for measure in measures for c in self._places.get(measure, {}).values()}
         return [c for c in self.columns if c in mine]
 
@@ -325,7 +207,7 @@ class Curve:
         return out
 
     def flat(self, *measures: str) -> Array:
-        """The heads of measures one beside the other, (rows, heads of all layers): those that there are."""
+        """The heads of all layers side by side, one measure after the other, (rows, heads)."""
         columns = [c for measure in measures for c in self._known(measure).values()]
         return self._frame[columns].to_numpy(dtype=float)
 
@@ -340,8 +222,8 @@ class Curve:
 
     @property
     def alignment(self) -> Array | None:
-        """<V_head, A_group> / |A_group|², (rows, heads, groups), of a model that shows its value matrices."""
-        found = {c: f for c in self.columns if (f := _ALIGNMENT.fullmatch(c))}
+        """<V_head, A_group> / |A_group|², (rows, heads, groups); None for a model without value matrices."""
+        found = {c: f for c in self.columns if (f := ALIGNMENT.fullmatch(c))}
         if not found:
             return None
         heads, groups = (max(int(f[i]) for f in found.values()) for i in (1, 2))
@@ -351,7 +233,7 @@ class Curve:
         return out
 
     def best(self, measure: str) -> Array:
-        """The highest head of each row; NaN in a row that has none."""
+        """The highest value among the heads in each row; NaN in a row that has none."""
         return self._frame[list(self._known(measure).values())].max(axis=1).to_numpy(dtype=float)
 
     def best_head(self, measure: str) -> tuple[int, int]:
@@ -365,7 +247,7 @@ class Curve:
         return max(last, key=lambda at: last[at])
 
     def ranked_heads(self, measure: str) -> list[tuple[int, int]]:
-        """Heads by their value at the end, the highest first; as they stand where two are equal."""
+        """Heads by their value at the end, the highest first; equal ones in the order of the table."""
         places = self._known(measure)
         return sorted(places, key=lambda at: -self.values(places[at])[-1])
 
@@ -386,11 +268,11 @@ class Curve:
 
     @property
     def last(self) -> Row:
-        """The last row, without what it lacks."""
+        """The finite values of the last row."""
         return self._row(len(self) - 1)
 
     def at(self, step: float) -> Row:
-        """The last row at a step or before."""
+        """The finite values of the last row at or before a step."""
         known = np.flatnonzero(self.steps <= step)
         if not len(known):
             raise BadInput("step", step, f"at least {self.steps.min():g}, the first of the curve")
@@ -413,8 +295,8 @@ class Curve:
         return Curve(self._frame.sort_values(STEP))
 
     def complete(self, *measures: str) -> "Curve":
-        """The rows that have all heads of these measures, with nothing but steps and these heads, as far as they have a
-        number in any row: loggers write the loss more often than attention. No rows where a measure is missing."""
+        """The rows in which every head of these measures has a number, with only the step and these heads: loggers
+        write the loss more often than attention. Heads without any number are left out. Without a measure: no rows."""
         kinds = [self._measured(measure) for measure in measures]
         names = [c for kind in kinds for c in kind]
         there = np.isfinite(self._block(names)).all(1) & all(kinds)
@@ -423,12 +305,13 @@ class Curve:
     def _measured(self, measure: str) -> list[str]:
         return [c for c in self._places.get(measure, {}).values() if np.isfinite(self.values(c)).any()]
 
-    # -- to look at
+    # -- a picture
 
     def plot(self, measure: str | None = None, ax: "Axes | None" = None) -> "Axes":
         """Draw the loss over steps, or every head of a measure, the best one in bold; on `ax` if it is given."""
         if ax is None:
-            from matplotlib.figure import Figure
+            require("papers", "Curve.plot", "matplotlib")
+            from matplotlib.figure import Figure  # optional
 
             ax = Figure(figsize=(5, 3.2), layout="constrained").subplots()
         if measure is None:
@@ -461,12 +344,12 @@ class Curve:
         return getattr(self._frame, name)
 
     def _was_a_table(self) -> None:
-        message = "a curve is a Curve, no longer a pandas table; to_frame() gives that, and the next release needs it"
+        message = "a curve is a Curve, no longer a pandas table; the next release needs to_frame() for the table"
         warnings.warn(message, FutureWarning, stacklevel=3)
 
 
 def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table without its columns of text; those that are needed must be numbers."""
+    """A table without its columns of text; steps, losses and measures of heads must be numbers."""
     text = [c for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
     if not text:
         return frame

@@ -1,4 +1,4 @@
-"""The one exception for a user's mistake: it names the field, the value and what is allowed."""
+"""The exception for a user's mistake: it names the field, the value and what is allowed."""
 
 import difflib
 import reprlib
@@ -15,12 +15,12 @@ class BadInput(ValueError):
         end = "" if allowed.endswith("?") else "."
         super().__init__(f"{field} is {_short(value)}, but must be {allowed}{end}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # so that it comes back whole from a worker
+    def __reduce__(self) -> tuple[Any, ...]:  # to be sent back from a worker
         return BadInput, (self.field, self.value, self.allowed)
 
 
 class InvalidCombination(BadInput):
-    """Values that are each allowed but cannot go together; the sentence is the whole message."""
+    """Values that are allowed each but not together; the sentence is the whole message."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("", "", "")
@@ -31,14 +31,14 @@ class InvalidCombination(BadInput):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the valid name that starts like `name` or looks like it, or nothing."""
+    """`; did you mean 'x'?` for the valid name that starts like `name` or resembles it, or nothing."""
     folded = {n.lower(): n for n in reversed(list(names))}
     starts = [n for n in folded if len(name) > 1 and n.startswith(name.lower())]
     close = sorted(starts)[:1] or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
-_BRIEFLY = reprlib.Repr()  # never looks at more of a value than it shows
+_BRIEFLY = reprlib.Repr()  # reads no more of a value than it shows
 _BRIEFLY.maxlevel, _BRIEFLY.maxlist, _BRIEFLY.maxtuple, _BRIEFLY.maxdict, _BRIEFLY.maxset = 3, 20, 20, 20, 20
 _BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200
 

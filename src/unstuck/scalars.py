@@ -1,4 +1,4 @@
-"""Numbers as users hand them over."""
+"""Checks of numbers that users give."""
 
 import math
 from numbers import Integral, Real
@@ -8,20 +8,20 @@ from unstuck.errors import BadInput
 
 
 def number(value: Any) -> float:
-    """A number, or what a tensor of one holds, without its graph."""
+    """A number, also from a tensor with one element, without its graph."""
     return float(value.detach() if hasattr(value, "detach") else value)
 
 
 def measure(name: str, value: Any) -> float:
-    """The same, or a sentence on what was given instead."""
+    """The same, with one sentence for anything else."""
     try:
         return number(value)
     except (TypeError, ValueError, RuntimeError) as e:
-        raise BadInput(name, value, "a number, or a tensor of one") from e
+        raise BadInput(name, value, "a number, or a tensor with one element") from e
 
 
 def is_whole(value: Any) -> bool:
-    """A whole number, of Python or of NumPy; true and false are none."""
+    """A whole number of Python or NumPy; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 

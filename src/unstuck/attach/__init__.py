@@ -1,4 +1,4 @@
-"""Probes for any PyTorch model: where its heads look, sampled during somebody else's training loop."""
+"""Attach to any PyTorch model: measure the attention of its heads during your own training loop."""
 
 from unstuck.attach.capture import attention_maps
 from unstuck.attach.watch import Watch

@@ -1,4 +1,4 @@
-"""`Watch` in other people's trainers."""
+"""`Watch` in the trainers of Hugging Face and Lightning."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -6,16 +6,17 @@ from typing import Any
 
 from unstuck.attach.capture import unwrapped
 from unstuck.attach.watch import Watch
+from unstuck.curve import TRAIN_LOSS
 from unstuck.errors import InvalidCombination
 
 
 def check_trained(watch: Watch, trained: Any) -> None:
-    """Is the watched model, or some of it, the one that is trained? Modules tell: parameters may be laid out anew."""
+    """Is the watched model, or a part of it, the one that is trained? By modules: parameters may be copied."""
     of_trainer = {id(module) for module in trained.modules()} if hasattr(trained, "modules") else None
     if of_trainer is not None and not any(id(module) in of_trainer for module in unwrapped(watch.model).modules()):
         raise InvalidCombination(
-            f"the watch looks at a {type(watch.model).__name__} that is not trained here: it must be made of the "
-            "model that the trainer has; one given as `model_init` is made anew when training begins"
+            f"this {type(watch.model).__name__} is not the model that is trained: make the Watch with the trainer's "
+            "model; a trainer with `model_init` makes a new one when training begins"
         )
 
 
@@ -31,15 +32,15 @@ def trainer_callback(watch: Watch) -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
             check_trained(watch, model)
-            self._look(state)
+            self._measure(state)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._look(state)
+            self._measure(state)
 
-        def _look(self, state: Any) -> None:
+        def _measure(self, state: Any) -> None:
             if watch.due(state.global_step):
                 logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-                watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
+                watch(state.global_step, **({} if logged is None else {TRAIN_LOSS: logged}))
 
     return WatchCallback()
 
@@ -61,13 +62,13 @@ def lightning_callback(watch: Watch) -> Any:
 
         def on_train_start(self, trainer: Any, module: Any = None, **kwargs: Any) -> None:
             check_trained(watch, module)
-            self._look(trainer)
+            self._measure(trainer)
 
         def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
-            self._look(trainer)
+            self._measure(trainer)
 
-        def _look(self, trainer: Any) -> None:
-            if watch.due(trainer.global_step):  # to read a metric waits for the device
+        def _measure(self, trainer: Any) -> None:
+            if watch.due(trainer.global_step):  # reading a metric waits for the device
                 watch(trainer.global_step, **{k: float(v) for k, v in trainer.callback_metrics.items()})
 
     return WatchCallback()

@@ -1,10 +1,10 @@
 """The attention weights of any model, for one batch, without changing the model.
 
 Fast kernels return no weights. While the model runs on the batch, every call of `scaled_dot_product_attention` is
-noticed, and its weights are computed a second time from the queries and keys it was given; so is the attention of
-`torch.nn.MultiheadAttention`, and a softmax over (n, heads, rows, columns) is taken as it is, where rows are not more
-than columns: others have four axes too. The model runs as it always does: same implementation, same numbers. Weights
-without a batch or heads get an axis of one for them.
+intercepted, and its weights are computed again from its queries and keys; so is `torch.nn.MultiheadAttention`. The
+result of a softmax over (n, heads, rows, columns) is taken as weights if there are no more rows than columns, since
+other tensors have four axes too. The model itself runs unchanged: same implementation, same numbers. Weights without a
+batch or heads get an axis of length 1 for them.
 """
 
 import math
@@ -22,7 +22,7 @@ SOFTMAX: tuple[Callable[..., Any], ...] = (F.softmax, torch.softmax, Tensor.soft
 
 
 class _Recorder(TorchFunctionMode):
-    """Hands the weights of every attention call to `take`, and keeps none: all layers of a large model are too many."""
+    """Passes the weights of every attention call to `take` and keeps none: those of a large model need much memory."""
 
     def __init__(self, take: Callable[[Tensor], None]) -> None:
         super().__init__()
@@ -77,13 +77,13 @@ def _weights(
     if attn_mask is not None:
         attn_mask = _plain(attn_mask, rows, columns)
         scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may look at nothing looks at nothing
+    hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may attend to nothing has no weights
     return scores.softmax(-1).masked_fill(hidden, 0.0)
 
 
 def _plain(mask: Tensor, rows: int, columns: int) -> Tensor:
-    """A mask as numbers: PyTorch's own causal bias stands for one and holds none. Its module, which loads the compiler,
-    is there if one was made."""
+    """A mask as a plain tensor: PyTorch's CausalBias is a description without values. Its module loads the compiler, so
+    it is not imported here: it is there if such a mask was made."""
     bias = sys.modules.get("torch.nn.attention.bias")
     if bias is None or not isinstance(mask, bias.CausalBias):
         return mask
@@ -92,7 +92,7 @@ def _plain(mask: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _weights_of_module(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
-    """What multi_head_attention_forward gives where it is asked for each head's weights, in full precision."""
+    """The weights of each head from multi_head_attention_forward, in full precision."""
 
     def exact(value: Any) -> Any:
         return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
@@ -100,19 +100,19 @@ def _weights_of_module(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
     with _full_precision(args[0].device.type):
         weights = func(*map(exact, args), **{name: exact(value) for name, value in asked.items()})[1]
-    hidden = weights.isnan().all(-1, keepdim=True)  # rows that may look at nothing; all of them: a model of NaN
+    hidden = weights.isnan().all(-1, keepdim=True)  # rows that may attend to nothing; if all are NaN, the model is
     return weights if hidden.all() else weights.masked_fill(hidden, 0.0)
 
 
 def _full_precision(device: str) -> AbstractContextManager[Any]:
-    """Also within autocast: what blind signals go by is small."""
+    """Also within autocast: some signals are small differences."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def beside(model: nn.Module, inputs: Any) -> Any:
     """Tensors on the device of a model's first parameter, also in tuples, lists and mappings: a model may have moved
-    since they were made. What need not be moved stays what it is; so does all where parameters are kept elsewhere and
-    brought in layer by layer (`meta`)."""
+    since they were made. Objects that need no move are returned as they are, and so are all for a model whose
+    parameters are loaded layer by layer (device `meta`)."""
     device = next((p.device for p in model.parameters()), None)
 
     def moved(value: Any) -> Any:
@@ -132,8 +132,8 @@ def beside(model: nn.Module, inputs: Any) -> Any:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model within what compiles it or trains it on several machines: looking is for one process, and the forward
-    pass of the latter waits for the others."""
+    """The model inside compiled and distributed wrappers: one process measures, and the forward pass of the latter
+    would wait for the others."""
     while True:
         if isinstance(model, nn.parallel.DistributedDataParallel):
             model = model.module
@@ -144,8 +144,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
-    """Compiled parts run as written: so their calls are seen, and nothing is compiled anew for a look. Where nothing
-    was compiled its machinery is not loaded, and a look that is itself being compiled cannot ask for this."""
+    """Compiled parts run eagerly, so that their calls are intercepted and nothing is compiled for a measurement. Not
+    needed where nothing was compiled, and not possible within a compilation."""
     if "torch._dynamo" not in sys.modules or torch.compiler.is_compiling():
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
@@ -153,13 +153,12 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """While one looks at a model: no dropout, no gradients, nothing compiled anew; then its modes and the random states
-    are what they were."""
+    """During a measurement: no dropout, gradients or compilation; afterwards modes and random states are restored."""
     training = [module for module in model.modules() if module.training]
     devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
     with torch.no_grad(), torch.random.fork_rng(devices=devices), _uncompiled():
         try:
-            for module in training:  # not by eval(), which some answer by changing their weights
+            for module in training:  # not by eval(), which changes weights in some models
                 module.training = False
             yield
         finally:
@@ -168,8 +167,8 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> None:
-    """Hand the weights of every attention call of the model on `inputs` to `take`, as `attention_maps` gives them, one
-    after the other: only those of one layer are there at a time."""
+    """Pass the weights of every attention call of the model on `inputs` to `take`, in the form of `attention_maps`;
+    only those of one layer are in memory at a time."""
     model = unwrapped(model)
     inputs = beside(model, inputs)
     with undisturbed(model), _Recorder(take):

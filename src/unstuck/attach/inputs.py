@@ -1,4 +1,4 @@
-"""What users give a `Watch`, checked: positions, token indices, own weights; and a mark of what it looks at."""
+"""Checks of what users give a `Watch`: targets, token indices, their own weights; and a hash of its probe."""
 
 import hashlib
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def indices(vocabulary: Any) -> Tensor:
 
 
 def masks(targets: Any, probe: Any) -> dict[str, Tensor]:
-    """What is watched, by how its columns begin; which is also what users called it before."""
+    """The masks by the prefix of their columns, which is also their old name."""
     if targets is None:
         return {}
     attention, copying = (MEASURES[name] for name in TARGETS)
@@ -54,18 +54,18 @@ def _mask(targets: Any, probe: Any) -> Tensor:
     if mask.dtype != torch.bool or mask.dim() not in (2, 3):
         raise BadInput("targets", f"{mask.dtype} in {tuple(mask.shape)}", wanted)
     if not mask.any():
-        raise BadInput("targets", "False everywhere", "True for the tokens that are to be attended")
+        raise BadInput("targets", "False everywhere", "True for the tokens to attend to")
     return mask
 
 
 def own_weights(weights: Any) -> Tensor:
-    """The weights of a layer that a user's function gave, if they are that."""
+    """The weights of a layer from a user's function, checked."""
     wanted = "the attention weights of a layer, a tensor of (n, heads, rows, columns)"
     if not isinstance(weights, Tensor) or weights.dim() != 4:
         shape = f" in {tuple(weights.shape)}" if hasattr(weights, "shape") else ""
         raise BadInput("what `attention` gave", f"{type(weights).__name__}{shape}", wanted)
     total = weights.float().sum(-1)
-    if (total > 1.02).any() or (weights < -0.02).any():  # less: a sink may have been left out; NaN is let through
+    if (total > 1.02).any() or (weights < -0.02).any():  # less if a sink was left out; NaN passes
         raise BadInput(
             "what `attention` gave", "a tensor whose rows sum to more than 1", f"{wanted}, after the softmax"
         )
@@ -73,7 +73,7 @@ def own_weights(weights: Any) -> Tensor:
 
 
 def mark(*given: Any) -> str:
-    """A hash of all tensors and plain values in what is given: the same for what is equal, here and after a resume."""
+    """A hash of all tensors and plain values in what is given: equal for equal values, also after a resume."""
     digest = hashlib.sha256()
 
     def add(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Show a run's rows in TensorBoard or Weights & Biases: observers to hand to a run, called at every row.
+"""Log a run to TensorBoard or Weights & Biases: observers that a run calls after every row.
 
 Both are optional: `pip install 'unstuck[trackers]'`. Weights & Biases works offline with WANDB_MODE=offline.
 """
@@ -6,7 +6,8 @@ Both are optional: `pip install 'unstuck[trackers]'`. Weights & Biases works off
 from pathlib import Path
 from typing import Any, Protocol
 
-from unstuck.errors import InvalidCombination
+from unstuck.curve import STEP
+from unstuck.extras import require
 
 
 class Tracker(Protocol):
@@ -18,17 +19,16 @@ class TensorBoardTracker:
     """Writes every column of the newest row as a scalar at its step."""
 
     def __init__(self, directory: Path, spec: Any) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as e:
-            raise InvalidCombination("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
+        require("trackers", "logging to TensorBoard", "tensorboard")
+        from torch.utils.tensorboard import SummaryWriter  # optional
+
         self._writer = SummaryWriter(str(directory / spec.run_id))
 
     def __call__(self, run: Any) -> None:
         row = run.rows[-1]
         for name, value in row.items():
-            if name != "step" and value == value:
-                self._writer.add_scalar(name, value, int(row["step"]))
+            if name != STEP and value == value:
+                self._writer.add_scalar(name, value, int(row[STEP]))
 
     def close(self) -> None:
         self._writer.close()
@@ -38,17 +38,14 @@ class WandbTracker:
     """Logs the newest row; the run's specification is its configuration."""
 
     def __init__(self, project: str, spec: Any) -> None:
-        try:
-            import wandb
-        except ImportError as e:
-            raise InvalidCombination(
-                "Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it"
-            ) from e
+        require("trackers", "logging to Weights & Biases", "wandb")
+        import wandb  # optional
+
         self._run = wandb.init(project=project, id=spec.run_id, resume="allow", config=spec.as_dict())
 
     def __call__(self, run: Any) -> None:
         row = run.rows[-1]
-        self._run.log({k: v for k, v in row.items() if k != "step" and v == v}, step=int(row["step"]))
+        self._run.log({k: v for k, v in row.items() if k != STEP and v == v}, step=int(row[STEP]))
 
     def close(self) -> None:
         self._run.finish()

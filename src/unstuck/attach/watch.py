@@ -1,4 +1,4 @@
-"""`Watch`: two lines in anybody's training loop, and a curve like those of our own runs."""
+"""`Watch`: two lines in your training loop give a curve like those of our own runs."""
 
 import sys
 import warnings
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.curve import Curve, Row, head_columns, place
+from unstuck.curve import STEP, TEST_LOSS, TRAIN_LOSS, Curve, Row, head_columns, place
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
 from unstuck.scalars import is_whole, measure
 from unstuck.store.store import RunDirectory
 
-INDUCTION = 16  # sequences that repeat themselves
-SHORTEST = 6  # length of such a sequence; in one of 4 the token before is also that after the last time
+INDUCTION = 16  # repeated sequences that test for induction
+SHORTEST = 6  # length of such a sequence; with 4 the previous token is also the induction target
 
 
 class Watch:
@@ -32,20 +32,20 @@ class Watch:
             step += 1
             watch(step, loss=loss)
 
-    Steps go on over all epochs.
+    Steps count on over all epochs.
 
-    `probe` is what the model takes: a tensor, a tuple of arguments or a mapping. `targets` names positions to
-    watch: True in (n, columns), seen from the last position, or in (n, rows, columns); layers whose attention has
-    another shape, as that of an encoder to a decoder's, are passed over. Of a task that is learnt in two steps name
-    both: `{"attention": mask, "copying": mask}`, where the answer is found and what has to be copied there first. With
-    `vocabulary`, a model of token indices is also tested for induction on random sequences of `length` that repeat
-    themselves; give it a list of indices where your data have but some of them, since a model knows nothing of
-    those it never saw. `tokens` makes the model's input from such a batch where it is more than the tensor itself.
-    `attention` replaces the recording: a function of model and inputs that gives the weights of each layer, (n,
-    heads, rows, columns), in a list or one after the other. It is called without dropout or gradients.
+    `probe` is an input of the model: a tensor, a tuple of arguments or a mapping. `targets` marks positions with True:
+    in (n, columns), attended from the last position, or in (n, rows, columns); layers whose attention has another
+    shape, such as cross-attention, are skipped. For a task that is learnt in two steps give both: `{"attention": mask,
+    "copying": mask}`, where the answer is found and what has to be copied there first. With `vocabulary`, a model of
+    token indices is also tested for induction on random sequences of `length` whose second half repeats the first;
+    give a list of indices if your data use only some of them, since a model knows nothing of the others. `tokens`
+    makes the model's input from such a batch if that is more than the tensor itself. `attention` replaces the capture
+    of weights: a function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a
+    list or as an iterator. It is called without dropout or gradients.
 
-    The weights of one layer are there at a time, n * heads * rows * columns numbers of four bytes, and about three
-    times that while they are summed up: keep the probe small, and without padding, which cannot be told from tokens.
+    The weights of one layer are in memory at a time, n * heads * rows * columns numbers of four bytes, and about three
+    times that while they are measured: keep the probe small, and without padding, which counts as tokens.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Watch:
         if not isinstance(model, nn.Module):
             raise BadInput("model", model, "a torch.nn.Module")
         if probe is None and vocabulary is None:
-            raise BadInput("Watch", "neither a probe nor a vocabulary", "given one of them to look at the model with")
+            raise BadInput("Watch", "neither a probe nor a vocabulary", "one with a probe, a vocabulary or both")
         if not is_whole(every) or every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
         if not is_whole(length) or length < SHORTEST:
@@ -76,34 +76,34 @@ class Watch:
             self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
             self.repeated = tokens(beside(model, torch.cat([part, part], 1)))
-        self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another are no beginning of these
+        self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []
         self.warned = False
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
-        """Look, if it is time; `measures` go into the row (`loss`, `test_loss`, `accuracy` ...); one that is called
-        `step`, as some loggers have it, does not, unless it is the only one."""
+        """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
+        is the first argument; `step=...` counts only without it."""
         step = measures.pop("step", None) if step is None else step
         if step is None:
             raise BadInput("step", "missing", "given first: watch(step, loss=loss)")
         if not self.due(step):
             return None
-        if behind := self._behind(step):  # no reason to end a training
+        if behind := self._behind(step):  # not a reason to stop training
             if not self.warned:
-                warnings.warn(f"{behind}; the watch does not look", UserWarning, stacklevel=2)
+                warnings.warn(f"{behind}; nothing is measured", UserWarning, stacklevel=2)
             self.warned = True
             return None
         return self.look(step, **measures)
 
     def due(self, step: int) -> bool:
-        """Is it time to look, and not done yet? Several batches may make one optimiser step."""
-        return _whole_step(step) % self.every == 0 and not (self.rows and self.rows[-1]["step"] == step)
+        """Is a measurement due at this step, and not made yet? Several batches may make one optimiser step."""
+        return _whole_step(step) % self.every == 0 and not (self.rows and self.rows[-1][STEP] == step)
 
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
-        """A row of the curve, now."""
+        """Measure now: a row of the curve."""
         if behind := self._behind(step):
             raise InvalidCombination(behind)
-        row = {**{k: measure(k, v) for k, v in measures.items()}, "step": float(_whole_step(step))}
+        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step))}
         if self.probe is not None:
             shapes: set[str] = set()
 
@@ -122,13 +122,13 @@ class Watch:
         return row
 
     def _behind(self, step: int) -> str:
-        """What is wrong with a step that lies before the last look."""
-        if not self.rows or _whole_step(step) >= self.rows[-1]["step"]:
+        """What is wrong with a step before the last measurement."""
+        if not self.rows or _whole_step(step) >= self.rows[-1][STEP]:
             return ""
-        return f"step {step} comes after {self.rows[-1]['step']:.0f}, but steps go on over all epochs"
+        return f"step {step} comes after {self.rows[-1][STEP]:.0f}, but steps must count on over all epochs"
 
     def _each(self, inputs: Any, take: Callable[[int, Tensor], None], what: str) -> None:
-        """Hand the weights of every layer, with its number, to `take`, one after the other."""
+        """Pass the weights of every layer, with its number, to `take`, one after the other."""
         layer = -1
 
         def numbered(weights: Tensor) -> None:
@@ -152,7 +152,7 @@ class Watch:
         if layer < 0:
             raise BadInput(
                 "the model",
-                "one without an attention call that could be seen",
+                "one without a known attention call",
                 "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
                 "columns); else give Watch a function `attention`",
             )
@@ -162,7 +162,10 @@ class Watch:
 
         def take(layer: int, weights: Tensor) -> None:
             rows, columns = weights.shape[-2:]
-            if rows >= 2 * self.half and columns - rows in (0, 1):  # else to something else; 1 more: a sink, at the end
+            if rows >= 2 * self.half and columns - rows in (
+                0,
+                1,
+            ):  # self-attention, perhaps with a sink at the end
                 row.update(_named("induction", layer, induction_score(weights[..., :rows], self.half)))
             if self.probe is None:
                 row.update(_measured(layer, weights, {}))
@@ -179,8 +182,8 @@ class Watch:
         return row
 
     def _beyond(self) -> str:
-        """What a model's configuration says against the sequences that induction is tested on; on a GPU an index
-        beyond an embedding ends the process."""
+        """Why, by its configuration, a model cannot take the sequences of the induction test; on a GPU an index beyond
+        an embedding ends the process."""
         config = getattr(unwrapped(self.model), "config", None)
         for name, needed in (("vocab_size", self.largest + 1), ("max_position_embeddings", 2 * self.half)):
             known: Any = getattr(config, name, None)
@@ -190,7 +193,7 @@ class Watch:
 
     @property
     def curve(self) -> Curve:
-        """What was measured so far, a row a measurement."""
+        """What was measured so far, one row per measurement."""
         return Curve.from_rows(self.rows)
 
     def forecast(self, **options: Any) -> Forecast:
@@ -198,8 +201,8 @@ class Watch:
         return Forecaster(**options).predict(self.curve)
 
     def load(self, directory: str | Path, before: int | None = None) -> Self:
-        """Take up the rows that were saved there, where a training is resumed: all, or those before the step at which
-        it goes on. Forecasts need them, and the same probe as before."""
+        """Load the rows that were saved there when a training is resumed: all, or those before the step from which it
+        continues. Forecasts need them, and the same probe as before."""
         curve = self._written_by_a_watch(directory).curve()
         if curve is None:
             raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
@@ -210,17 +213,17 @@ class Watch:
 
     def save(self, directory: str | Path) -> Path:
         """Write the curve where `unstuck forecast`, `report` and plots find it. Rows that an earlier watch wrote there
-        stay, up to the first step of this one: so a training that was resumed goes on."""
+        stay, up to the first step of this one, so that a resumed training continues its curve."""
         if not self.rows:
             raise InvalidCombination(
-                "the watch has not looked yet, so there is nothing to save: call it with a step first"
+                "nothing has been measured yet, so there is nothing to save: call the watch with a step first"
             )
         run = self._written_by_a_watch(directory)
         run.path.mkdir(parents=True, exist_ok=True)
         curve, before = self.curve.to_frame(), run.curve()
-        if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
-            known = curve["train_loss"] if "train_loss" in curve else curve["loss"]
-            curve = curve.assign(train_loss=known.fillna(curve["loss"]))
+        if "loss" in curve and TEST_LOSS not in curve:  # the name that tables and plots of runs use
+            known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
+            curve[TRAIN_LOSS] = known.fillna(curve["loss"])
         if before is not None:
             curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
         run.write_curve(curve)
@@ -229,7 +232,7 @@ class Watch:
         return run.path
 
     def _written_by_a_watch(self, directory: str | Path) -> RunDirectory:
-        """A directory for rows like these: new, or with what a watch saw that looked at the same."""
+        """A directory for these rows: new, or written by a watch with the same probe."""
         run = RunDirectory(Path(directory))
         if run.path.exists() and not run.path.is_dir():
             raise BadInput("directory", str(directory), "a directory; this is a file")
@@ -240,8 +243,8 @@ class Watch:
             raise BadInput(
                 "directory",
                 str(directory),
-                "one whose rows were seen with this probe, these targets and this vocabulary; these were not, and "
-                "cannot be compared: keep the probe beside the checkpoint, or save elsewhere",
+                "one whose rows were measured with this probe, these targets and this vocabulary, since others cannot "
+                "be compared; keep the probe beside the checkpoint, or save to another directory",
             )
         return run
 
@@ -253,7 +256,7 @@ def _whole_step(step: Any) -> int:
 
 
 def _named(measure: str, layer: int, values: Tensor) -> Row:
-    """A number of each head, by the name of its column: one string a name, however many rows there are."""
+    """A number for each head, by the name of its column; the names are interned, since every row repeats them."""
     return {sys.intern(name): value for name, value in head_columns(measure, layer, values.tolist()).items()}
 
 
@@ -277,7 +280,7 @@ def _measured(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> Row
 
 
 def _drawn(among: int, length: int) -> Tensor:
-    """Random indices, (INDUCTION, length): in a sequence each once, as far as there are so many."""
+    """Random indices, (INDUCTION, length); without repetition in a sequence if there are enough of them."""
     rng = torch.Generator().manual_seed(0)
     if among < length:
         return torch.randint(among, (INDUCTION, length), generator=rng)

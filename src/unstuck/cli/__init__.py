@@ -1,20 +1,41 @@
-"""The command `unstuck`. A command imports what it needs when it runs: `predict` never waits for torch or pandas."""
+"""The command `unstuck`. A command's module is imported when the command is called, so that `unstuck --help` and
+`unstuck predict` wait neither for torch nor for pandas."""
 
 import io
 import signal
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from unstuck import __version__
 from unstuck.errors import BadInput
+from unstuck.extras import require
 
-# ruff: isort: off
-from . import theory, lab, forecast, figures, serve  # noqa: F401  (they add their commands, in this order)
 
-# ruff: isort: on
-from .common import app, say
+class Command(NamedTuple):
+    module: str  # has a function of the command's name
+    summary: str  # the first line of that function's docstring
+    extra: str = ""  # that must be installed
+
+
+COMMANDS = {
+    "predict": Command("unstuck.cli.predict", "Predict the length of the plateau from theory, before training."),
+    "fit": Command("unstuck.cli.fit", "Fit a power law to the plateaus of runs, including runs that did not emerge."),
+    "train": Command("unstuck.cli.lab", "Train one run until it emerges, or until train.max_steps."),
+    "sweep": Command("unstuck.cli.lab", "Run every combination of lists: task.T=16,32 task.d=8,16 is four runs."),
+    "runs": Command("unstuck.cli.runs", "Show the table of runs in a store."),
+    "forecast": Command(
+        "unstuck.cli.forecast",
+        "Predict when a run will leave its plateau, from the attention of its heads while the loss is still flat.",
+    ),
+    "reproduce": Command("unstuck.cli.reproduce", "Reproduce a figure: data, picture, comparison.", extra="papers"),
+    "figures": Command("unstuck.cli.figures", "List the figures of both papers, their state and cost.", extra="papers"),
+    "report": Command("unstuck.cli.report", "Write one HTML file about runs and figures.", extra="papers"),
+    "serve": Command("unstuck.cli.serve", "Open a dashboard on the runs of a store.", extra="app"),
+}
 
 START = """\
 unstuck: how long a Transformer sits on a plateau, why, and how to get it off sooner.
@@ -28,11 +49,20 @@ Start with
 
 All commands: unstuck --help      A run of your own is stuck: unstuck forecast --help"""
 
+app = typer.Typer(
+    name="unstuck",
+    help="How long a Transformer sits on a plateau, why, and how to get it off sooner.",
+    epilog="Start with: unstuck predict --T 512 --d 64",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
 
 @app.callback(invoke_without_command=True)
 def _main(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         print(__version__)
@@ -41,35 +71,60 @@ def _main(
         print(START)
 
 
+class OnDemand(TyperCommand):
+    """A command of which only the name and the summary are known until it is called or asked for its own help."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return load(str(self.name)).make_context(info_name, args, parent, **extra)
+
+
+def load(name: str) -> Any:
+    """The whole command, from its module."""
+    module, _, extra = COMMANDS[name]
+    if extra:
+        require(extra, f"unstuck {name}")
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    alone.command(name)(getattr(import_module(module), name))
+    return typer.main.get_command(alone)
+
+
+def group() -> TyperGroup:
+    """`unstuck` with all of its commands."""
+    commands = typer.main.get_command(app)
+    assert isinstance(commands, TyperGroup)
+    for name, command in COMMANDS.items():
+        commands.add_command(OnDemand(name, help=command.summary))
+    return commands
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: 0 done, 2 bad input (one sentence on stderr), 1 anything else."""
-    command = typer.main.get_command(app)
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = command.main(args=words, prog_name="unstuck", standalone_mode=False)
+        code = group().main(args=words, prog_name="unstuck", standalone_mode=False)
         if code == 130:  # how the parser reports an interrupt
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except BadInput as e:
-        say(f"unstuck: {e}")
-        return 2
+        return _ended(2, str(e))
     except KeyboardInterrupt:
-        say("unstuck: stopped; what was finished stays, and the same command goes on from here.")
-        return 1
+        return _ended(1, "stopped; finished runs are kept, and the same command continues from here.")
     except (MemoryError, RuntimeError) as e:
         if isinstance(e, RuntimeError) and "can't allocate memory" not in str(e):
             raise
-        say("unstuck: not enough memory for a run of this size.")
-        return 1
+        return _ended(1, "not enough memory for a run of this size.")
     except OSError as e:
-        say(f"unstuck: {e.strerror or e}{f' ({e.filename})' if e.filename else ''}.")
-        return 1
+        return _ended(1, f"{e.strerror or e}{f' ({e.filename})' if e.filename else ''}.")
     except Exception as e:
         usage = _usage_sentence(e)
         if usage is None:
             raise
-        say(f"unstuck: {usage}")
-        return 2
+        return _ended(2, usage)
+
+
+def _ended(code: int, sentence: str) -> int:
+    print(f"unstuck: {sentence}", file=sys.stderr)
+    return code
 
 
 def _usage_sentence(error: Exception) -> str | None:
@@ -87,5 +142,5 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show √ shows ? instead
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a request to end stops as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops as Ctrl-C does
     sys.exit(main())

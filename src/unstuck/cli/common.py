@@ -1,32 +1,22 @@
-"""What the commands share: the application, readers of option values, progress bars, sentences on stderr."""
+"""What the commands share: readers of option values, a progress bar, sentences on stderr."""
 
+import os
 import sys
 import warnings
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from unstuck.errors import BadInput
-
-if TYPE_CHECKING:
-    from unstuck.papers.figure import Progress
-
-app = typer.Typer(
-    name="unstuck",
-    help="How long a Transformer sits on a plateau, why, and how to get it off sooner.",
-    epilog="Start with: unstuck predict --T 512 --d 64",
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 
 
-# What is not a number is passed on as text: the check that knows what is allowed refuses it, in one sentence.
+# Text that is not a number is passed on as text: the check that knows what is allowed refuses it in one sentence.
 def whole(text: str) -> Any:
     try:
         return int(text)
@@ -41,9 +31,16 @@ def real(text: str) -> Any:
         return text
 
 
+def processes(workers: Any) -> int:
+    """The number of processes that `--workers` asks for; 0 means one for each core."""
+    if not isinstance(workers, int) or not 0 <= workers <= 1024:
+        raise BadInput("--workers", workers, "a whole number from 0 to 1024")
+    return workers or os.cpu_count() or 1
+
+
 @contextmanager
 def named_options(names: Container[str]) -> Iterator[None]:
-    """Name a refused value by the option it was given with."""
+    """Name a refused value by its option."""
     try:
         yield
     except BadInput as e:
@@ -53,41 +50,23 @@ def named_options(names: Container[str]) -> Iterator[None]:
 
 
 @contextmanager
-def bar(name: str) -> Iterator["Progress"]:
-    """A progress bar on stderr, gone when the work is done; silent where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-    from rich.progress import TimeElapsedColumn, TimeRemainingColumn
-
-    bar = Bar(
-        *Bar.get_default_columns()[:-1],
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
-@contextmanager
-def work_bar() -> Iterator[Any]:
-    """One bar for a sweep; its time to finish is what is left of the predicted work at the speed so far."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
+def bar(name: str) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr that is removed at the end; silent where stderr is not a terminal. Call what it gives
+    with the work done, the work in all and, if it changes, the text; the time left is at the speed so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(elapsed_when_finished=True), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda done, of, text: bar.update(task, completed=done, total=of, description=text)
+    left, console = TimeRemainingColumn(elapsed_when_finished=True), Console(stderr=True)
+    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(name, total=None)
+
+        def update(done: float, of: float, text: str = name) -> None:
+            shown.update(task, completed=done, total=of, description=text)
+
+        yield update
 
 
 @contextmanager
 def warnings_as_sentences() -> Iterator[None]:
-    """What a part of the package warns of, as a line on stderr."""
+    """Print warnings of the package as lines on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:

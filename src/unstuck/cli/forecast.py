@@ -10,10 +10,9 @@ import typer
 
 from unstuck.errors import BadInput
 
-from .common import Json, app, named_options, real, say, warnings_as_sentences
+from .common import Json, named_options, real, say, warnings_as_sentences
 
 
-@app.command()
 def forecast(
     source: Annotated[
         Path,
@@ -45,7 +44,7 @@ def forecast(
     ] = 0.8,
     as_json: Json = False,
 ) -> None:
-    """Say when a run will leave its plateau, from where its heads look while the loss is still flat.
+    """Predict when a run will leave its plateau, from the attention of its heads while the loss is still flat.
 
     Needs the attention of each layer and head over training, as `unstuck train` and `unstuck.Watch` record it:
     columns attn_L_H (to tokens known to matter; with copy_L_H beside them, of a task that needs copying first),

@@ -1,16 +1,27 @@
-"""`unstuck train`, `unstuck sweep` and `unstuck runs`: the laboratory."""
+"""`unstuck train` and `unstuck sweep`: the laboratory."""
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from unstuck.attach.trackers import TensorBoardTracker, WandbTracker
+from unstuck.config import load_spec
+from unstuck.config.load import shipped
 from unstuck.errors import BadInput
+from unstuck.runner.cost import predicted_cost
+from unstuck.runner.execute import execute
+from unstuck.runner.interrupts import interrupts
+from unstuck.runner.memory import keep_freed_memory
+from unstuck.runner.on_ray import run_on_ray
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.store.store import Store
+from unstuck.view.runs import explain_run_costs
+from unstuck.view.terminal import explain_run, live
 
-from .common import Json, app, real, say, warnings_as_sentences, whole, work_bar
+from .common import Json, bar, processes, real, say, warnings_as_sentences, whole
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
@@ -19,8 +30,6 @@ Overrides = Annotated[
 
 def _shipped(incomplete: str) -> list[str]:
     """For the shell's completion."""
-    from unstuck.config.load import shipped
-
     return [name for name in shipped() if name.startswith(incomplete)]
 
 
@@ -28,14 +37,13 @@ Spec = Annotated[
     str,
     typer.Argument(
         metavar="SPEC",
-        help="A shipped name (regression, recall, markov-minimal), a YAML file, or a .py with a task of yours.",
+        help="A shipped name (regression, recall, markov-minimal), a YAML file, or a .py file with your own task.",
         show_default=False,
         autocompletion=_shipped,
     ),
 ]
 
 
-@app.command()
 def train(
     spec: Spec,
     overrides: Overrides = None,
@@ -52,7 +60,9 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train one run: until it emerges, or until train.max_steps. Asked for again, it prints its stored result.
+    """Train one run until it emerges, or until train.max_steps.
+
+    A run that is in the store already is not trained again: its stored result is printed.
 
     [bold]Examples[/bold]
 
@@ -62,18 +72,10 @@ def train(
 
       unstuck train recall task.tokens=32 task.pairs=4 task.B=2
     """
-    from unstuck.config import load_spec
-
     run = load_spec(spec, overrides or [])
     if dry_run:
         print_run_costs([run], as_json)
         return
-    from unstuck.runner.execute import execute
-    from unstuck.runner.interrupts import interrupts
-    from unstuck.runner.memory import keep_freed_memory
-    from unstuck.store.store import Store
-    from unstuck.view.terminal import explain_run, live
-
     keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
     try:
@@ -88,7 +90,7 @@ def train(
         for tracker in trackers:
             tracker.close()
     if result["status"] == "busy":
-        say(f"unstuck: another process is at this run ({result['run_id']}).")
+        say(f"unstuck: another process is training this run ({result['run_id']}).")
         raise typer.Exit(1)
     if result["status"] == "stopped":
         raise KeyboardInterrupt
@@ -99,13 +101,10 @@ def train(
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:
-    from unstuck.attach.trackers import TensorBoardTracker, WandbTracker
-
     trackers: list[Any] = [TensorBoardTracker(tensorboard, run)] if tensorboard else []
     return [*trackers, WandbTracker(wandb, run)] if wandb else trackers
 
 
-@app.command()
 def sweep(
     spec: Spec,
     overrides: Overrides = None,
@@ -121,11 +120,13 @@ def sweep(
     ] = 20.0,
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="On the Ray cluster there, or on the one around: auto."),
+        typer.Option("--ray", metavar="ADDRESS", help="Run on the Ray cluster at this address; auto finds one."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the product of lists: task.T=16,32 task.d=8,16 is four runs. What is finished is not run again.
+    """Run every combination of lists: task.T=16,32 task.d=8,16 is four runs.
+
+    Finished runs are not run again.
 
     [bold]Examples[/bold]
 
@@ -133,25 +134,17 @@ def sweep(
 
       unstuck sweep regression task.T=16,32,64 seed=0,1,2 --ray auto --out /shared/runs
     """
-    from unstuck.runner.sweep import expand, run_sweep
-
-    if not isinstance(workers, int) or not 0 <= workers <= 1024:
-        raise BadInput("--workers", workers, "a whole number from 0 to 1024")
+    many = processes(workers)
     if not isinstance(checkpoint, float) or not 0 < checkpoint < 1e6:
         raise BadInput("--checkpoint", checkpoint, "a number of seconds above 0")
     specs = expand(spec, overrides or [])
     if dry_run:
         print_run_costs(specs, as_json)
         return
-    from unstuck.store.store import Store
-
-    with warnings_as_sentences(), work_bar() as progress:
+    with warnings_as_sentences(), bar("starting") as progress:
         if ray is not None:
-            from unstuck.runner.on_ray import run_on_ray
-
             done = run_on_ray(specs, Store(out), address=ray, checkpoint_seconds=checkpoint, progress=progress)
         else:
-            many = workers or os.cpu_count() or 1
             done = run_sweep(specs, Store(out), workers=many, checkpoint_seconds=checkpoint, progress=progress)
     for run_id, message in done.failed.items():
         say(f"warning: run {run_id} failed: {message}")
@@ -164,32 +157,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-@app.command()
-def runs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.")] = Path("runs"),
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show the table of runs in a store."""
-    from unstuck.store.store import Store
-
-    if not directory.is_dir():
-        raise BadInput("DIR", str(directory), "a directory of runs; `unstuck train regression --out DIR` makes one")
-    with warnings_as_sentences():
-        table = Store(directory).table()
-    if as_json:
-        print(json.dumps({"runs": json.loads(table.to_json(orient="records"))}))
-    elif as_csv:
-        print(table.to_csv(index=False), end="")
-    else:
-        from unstuck.view.terminal import explain_runs
-
-        explain_runs(table, directory)
-
-
 def print_run_costs(specs: list[Any], as_json: bool) -> None:
-    from unstuck.runner.cost import predicted_cost
-
     rows = [
         {"run_id": s.run_id, "steps": (c := predicted_cost(s)).steps, "hours": c.seconds / 3600, "spec": s.as_dict()}
         for s in specs
@@ -198,6 +166,4 @@ def print_run_costs(specs: list[Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"runs": rows, "hours": total}))
         return
-    from unstuck.view.terminal import explain_run_costs
-
     explain_run_costs(rows, total)

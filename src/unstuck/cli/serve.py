@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvicorn
 
 from unstuck.errors import InvalidCombination
+from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
 
-from .common import app, say
+from .common import say
 
 
-@app.command()
 def serve(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run store.")] = Path("runs"),
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="Where to listen; any but this machine needs a token.")
+        str, typer.Option("--host", metavar="NAME", help="Where to listen; any other than this machine needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="INT", min=0, max=65535, help="0 takes a free one.")] = 8765,
 ) -> None:
-    """Open a dashboard on the runs of DIR: theory with sliders, runs while they run, laws for any formula.
+    """Open a dashboard on the runs of a store.
 
-    It reads DIR and never writes there, loads nothing from elsewhere, and listens on this machine only, unless told
-    otherwise; then it asks for the token that it prints.
+    It shows theory with sliders, runs while they train, and laws for any formula. It reads DIR and never writes there,
+    loads nothing from other sites, and listens on this machine only. With another --host it asks for a token, which it
+    prints.
 
     [bold]Examples[/bold]
 
@@ -31,13 +33,6 @@ def serve(
 
       unstuck serve runs --host 0.0.0.0 --port 9000
     """
-    try:
-        import uvicorn
-
-        from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
-    except ImportError as e:
-        raise InvalidCombination("the dashboard is not installed; pip install 'unstuck[app]' brings it") from e
-
     token = None if host in LOOPBACK else new_token()
     application = make_app(directory, host=host, token=token)
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -45,7 +40,7 @@ def serve(
     try:
         listening.bind((host, port))
     except OSError as e:
-        raise InvalidCombination(f"{host} port {port} cannot be had ({e.strerror}); --port 0 takes a free one") from e
+        raise InvalidCombination(f"{host} port {port} is taken ({e.strerror}); --port 0 chooses a free one") from e
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
     where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")

@@ -28,6 +28,7 @@ PLAINLY = {
     **dict.fromkeys(("tuple_type", "list_type"), "a list, such as [1, 2]"),
 }
 SECTIONS = ("task", "model", "optim", "train", "schedule", "seed")
+PACKAGES = {"task": "unstuck.tasks", "model": "unstuck.models"}  # of ours, and groups of entry points
 
 
 def shipped() -> list[str]:
@@ -242,7 +243,7 @@ def find_class(section: str, name: Any) -> type:
     """
     if not isinstance(name, str):
         raise BadInput(f"{section}.name", name, "a name")
-    package = f"unstuck.{section}s"
+    package = PACKAGES[section]
     if name.endswith(".py"):
         what = "subclass of Task" if section == "task" else "class with a method `build`"
         return from_file(section, Path(name), lambda value: _is_kind(section, value), what)
@@ -262,7 +263,7 @@ def find_class(section: str, name: Any) -> type:
 @cache
 def _own_names(section: str) -> list[str]:
     """The tasks or models that come with the package, by the names of their files; those that begin with _ help."""
-    found = {p.name.removesuffix(".py") for p in files(f"unstuck.{section}s").iterdir() if p.name.endswith(".py")}
+    found = {p.name.removesuffix(".py") for p in files(PACKAGES[section]).iterdir() if p.name.endswith(".py")}
     return sorted(name for name in found if not name.startswith("_") and name != section)
 
 

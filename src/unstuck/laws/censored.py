@@ -1,12 +1,12 @@
-"""Laws from all runs: those that emerged, and those of which it is only known that they had not by some step.
+"""Laws from all runs: those that emerged, and those censored at their last step.
 
     log T_plateau of a run = X beta + s_size u + s_seed v,    u shared by the runs of one size, v each run's own
 
-u and v standard normal: a log-normal accelerated failure time model in which what the law gets wrong at a size is
-shared by its seeds. The likelihood of a size's emerged runs is that of a normal vector; given them, u is normal too,
-and the chance that the censored runs lie beyond their last step is an average over it. That is taken at evenly spaced
-points: where sizes differ far more than seeds the chance is nearly a step, which Gauss-Hermite nodes miss, and evenly
-spaced ones meet to 1e-8 up to a ratio of ten. Intervals are by profile likelihood, with the cut-off that makes them
+u and v are standard normal: a log-normal accelerated failure time model in which the seeds of a size share the error of
+the law at that size. The likelihood of a size's emerged runs is that of a normal vector; given them, u is normal too,
+and the probability that the censored runs last longer is an average over u, taken at evenly spaced points. Where sizes
+differ far more than seeds that probability is nearly a step function of u: Gauss-Hermite nodes miss it, evenly spaced
+nodes are accurate to 1e-8 up to a ratio of ten. Intervals are by profile likelihood, with the cut-off that makes them
 exact for a linear model without censoring.
 """
 
@@ -41,7 +41,7 @@ class Data:
 
     @property
     def repeated(self) -> bool:
-        """Are there several runs of a size? Else what sizes share cannot be told from what runs do not."""
+        """Are there several runs of a size? Otherwise the spreads of sizes and of runs cannot be separated."""
         return self.sizes < len(self.y)
 
     def part(self, which: NDArray[np.bool_]) -> "Data":
@@ -50,18 +50,17 @@ class Data:
 
     @property
     def informed(self) -> float:
-        """Sizes of which a run emerged."""
+        """The number of sizes with an emerged run."""
         return float((self.emerged_of_size > 0).sum())
 
     @property
     def shrunk(self) -> float:
-        """By how much the most likely variance is too small: it is taken around a law that was fitted to as many
-        sizes, or runs where none share a size."""
+        """The factor by which the most likely variance is too small, since the law was fitted to the same units."""
         return self.units / max(1.0, self.units - self.X.shape[1])
 
     @property
     def units(self) -> float:
-        """What tells how far runs lie from the law: sizes, or runs where none share a size."""
+        """Independent observations of the error of the law: sizes, or runs where none share a size."""
         return self.informed if self.repeated else float((~self.censored).sum())
 
     @cached_property
@@ -70,7 +69,7 @@ class Data:
 
 
 def log_likelihood(data: Data, beta: Array, log_seed: float, log_size: float) -> float:
-    """Of the runs, with everything in common that sizes have."""
+    """Of the runs, with the error that the runs of a size share."""
     return with_slope(data, beta, log_seed, log_size)[0]
 
 
@@ -93,7 +92,7 @@ def with_slope(data: Data, beta: Array, log_seed: float, log_size: float) -> tup
     by_size2 = 0.5 * np.sum((total / spread) ** 2 - n / spread)
     if data.censored.any():
         late, of = data.censored, data.size[data.censored]
-        width = np.sqrt(size2 * seed2 / spread)  # how sure the shift is
+        width = np.sqrt(size2 * seed2 / spread)  # standard deviation of the shift
         z = (e[late][:, None] - shift[of, None] - width[of, None] * NODES) / math.sqrt(seed2)  # (censored, nodes)
         beyond = special.log_ndtr(-z)
         inside = np.tile(LOG_WEIGHTS, (data.sizes, 1))
@@ -101,7 +100,7 @@ def with_slope(data: Data, beta: Array, log_seed: float, log_size: float) -> tup
         top = inside.max(1)
         log_mean = top + np.log(np.exp(inside - top[:, None]).sum(1))
         found += float(log_mean.sum())
-        # How much each z counts: by its node's share, and the derivative of the log chance.
+        # The weight of each z: the share of its node times the derivative of the log probability.
         r = -np.exp(inside - log_mean[:, None])[of] * np.exp(-0.5 * (z**2 + math.log(2 * math.pi)) - beyond)
         each, at_nodes = r.sum(1) / math.sqrt(seed2), r @ NODES / math.sqrt(seed2)
         of_size = np.zeros((data.sizes, data.X.shape[1]))
@@ -116,7 +115,7 @@ def with_slope(data: Data, beta: Array, log_seed: float, log_size: float) -> tup
 
 @dataclass(frozen=True)
 class Fit:
-    """The most likely law, and how sure it is."""
+    """The most likely law and its uncertainty."""
 
     data: Data
     beta: Array
@@ -132,23 +131,23 @@ class Fit:
 
     @property
     def size_spread(self) -> float:
-        """Standard deviation of what the law gets wrong at a size."""
+        """Standard deviation of the error of the law at a size."""
         return math.exp(self.log_size) if self.data.repeated else 0.0
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom left: those of sizes of which a run emerged, or of runs where none share a size. Seeds
-        count for nothing: with few sizes the most likely share of what they have in common is often none where there
-        is one, and intervals that trust it are too short."""
+        """Degrees of freedom of sizes with an emerged run, or of runs where none share a size. Seeds do not count: with
+        few sizes the most likely spread of sizes is often 0 when the true one is not, and intervals would be too short.
+        """
         return max(1.0, self.data.units - self.data.X.shape[1])
 
     def quantile(self, level: float) -> float:
         return float(stats.t.ppf(0.5 + level / 2, self.freedom))
 
     def log_likelihood_of(self, other: Data) -> float:
-        """Of runs of sizes that it was not fitted on."""
+        """Of runs of held-out sizes."""
         seed, size = self.log_seed, self.log_size
-        if not self.data.repeated or not other.repeated:  # then all spread is that of runs
+        if not self.data.repeated or not other.repeated:  # then runs carry all spread
             seed, size = 0.5 * math.log(self.seed_spread**2 + self.size_spread**2), SMALLEST
         return log_likelihood(other, self.beta, seed, size)
 
@@ -200,17 +199,17 @@ class Fit:
         return float(self.beta[i] + at)
 
     def predicted(self, rows: Array, level: float) -> tuple[Array, Array, Array]:
-        """Log plateau of a new run for rows of X, and its interval: the law's doubt, a new size's and a new seed's."""
+        """Log plateau of a new run for rows of X, and its interval: errors of the law, a new size and a new seed."""
         centre = rows @ self.beta
         doubt = np.einsum("ij,jk,ik->i", rows, self.covariance, rows)
-        own = 1.0 if self.data.repeated else self.data.shrunk  # where no size is shared, all spread is that of runs
+        own = 1.0 if self.data.repeated else self.data.shrunk  # where no size is shared, runs carry all spread
         sd = np.sqrt(doubt + self.data.shrunk * self.size_spread**2 + own * self.seed_spread**2)
         t = self.quantile(level)
         return centre, centre - t * sd, centre + t * sd
 
 
 def fit(data: Data) -> Fit:
-    """The most likely law; the censored runs start where they ended."""
+    """The most likely law; the search starts from least squares with censored runs at their last step."""
     beta, *_ = np.linalg.lstsq(data.X, data.y, rcond=None)
     spread = math.log(max(1e-3, float(np.std(data.y - data.X @ beta))))
     best = None
@@ -232,7 +231,7 @@ def fit(data: Data) -> Fit:
 
 
 def _likelihood_of(data: Data, x: Array) -> tuple[float, Array]:
-    """Of parameters in one vector, with its slope; standard deviations are kept within reason."""
+    """Of parameters in one vector, with its slope; standard deviations are bounded."""
     seed, size = np.clip(x[-2:], SMALLEST, 5)
     value, slope = with_slope(data, x[:-2], float(seed), float(size))
     slope[-2:] *= (seed, size) == x[-2:]

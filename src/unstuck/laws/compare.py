@@ -1,4 +1,4 @@
-"""Which law fits best: laws over the same runs, by Akaike's criterion and by sizes that the law did not see."""
+"""Compare laws over the same runs by Akaike's criterion and by the likelihood of held-out sizes."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,8 +12,8 @@ from .power import PowerLaw, fit_power_law
 
 
 def compare_laws(table: Any, formulas: Sequence[str], offset: float | Literal["fit"] = 0.0) -> pd.DataFrame:
-    """Laws over the same runs, the best first: by how much AIC is above that of the best, the mean log likelihood of a
-    size the law did not see, R² and AIC; each with this offset, or with its own most likely one."""
+    """Laws over the same runs, the best first: AIC above that of the best, mean log likelihood of a run of a held-out
+    size, R² and AIC; each with this offset, or with its own most likely one."""
     columns = list(dict.fromkeys(c for formula in formulas for term in parse(formula) for c in term.columns))
     rows = []
     for formula in formulas:
@@ -30,7 +30,7 @@ def _held_out(law: PowerLaw) -> float:
     for size in range(data.sizes):
         away = data.size != size
         rest = data.part(away)
-        seen = rest.X[~rest.censored]  # those that did not emerge bound a law, and do not make one
+        seen = rest.X[~rest.censored]  # censored runs alone do not determine a law
         if len(seen) <= seen.shape[1] or np.linalg.matrix_rank(seen) < seen.shape[1]:
             return float("nan")
         total += fit(rest).log_likelihood_of(data.part(~away))

@@ -54,7 +54,7 @@ class Term:
 
 
 def parse(formula: str) -> list[Term]:
-    """The terms of a law, in order. Anything that is not of the language is refused with a sentence."""
+    """The terms of a law, in order; one sentence for anything else."""
     if not isinstance(formula, str) or not formula.strip() or len(formula) > _MAX_LENGTH:
         raise BadInput("formula", formula, _ALLOWED)
     terms = [Term(text, _expression(text, formula)) for text in _split(formula)]

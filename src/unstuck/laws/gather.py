@@ -1,5 +1,4 @@
-"""The runs of a table as logarithms, to fit a law to: those that emerged, and those of which it is known by which step
-they had not."""
+"""The runs of a table as logarithms, to fit a law to: those that emerged, and censored ones with a known last step."""
 
 import warnings
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from .censored import Data
 from .formula import Term, column
 
 Array = NDArray[np.float64]
-#: What else a run may be, beside emerged and censored.
+#: Every other status of a run, beside emerged and censored.
 UNCOUNTED = {"diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"}
 
 
 class Gathered(NamedTuple):
     data: Data
     centre: Array  # the means that were taken off the logarithms of the terms
-    late: int  # runs that did not emerge, whether it is known by which step or not
+    late: int  # runs that did not emerge, including those whose last step is not known
     ranges: dict[str, tuple[float, float]]  # of the formula's columns, over the runs that emerged
 
 
@@ -67,7 +66,7 @@ def _known_end(table: pd.DataFrame) -> pd.Series:
 
 
 def spans(values: Array) -> list[tuple[float, float]]:
-    """From where to where each column goes."""
+    """The lowest and highest value of each column."""
     return [(float(low), float(high)) for low, high in zip(values.min(0), values.max(0), strict=True)]
 
 
@@ -80,19 +79,19 @@ def which_emerged(table: pd.DataFrame) -> pd.Series:
 
 
 def warn_of_unknown(table: pd.DataFrame) -> None:
-    """Runs that did not emerge bias the law if they are not counted, so a word for it that is not known is told."""
+    """Warn of an unknown status: leaving out runs that did not emerge biases the law."""
     if "status" not in table.columns:
         return
     status = table["status"].fillna("none")
     unknown = status[~status.isin({"emerged", "censored", *UNCOUNTED})]
     if len(unknown):
         words = ", ".join(sorted(map(repr, set(unknown)))[:4])
-        told = f"runs with status {words} are not counted, {len(unknown)} in all"
-        warnings.warn(f"{told}: it is 'emerged', or 'censored' of a run that did not", UserWarning, stacklevel=3)
+        left_out = f"runs with status {words} are not counted, {len(unknown)} in all"
+        warnings.warn(f"{left_out}: the status must be 'emerged' or 'censored' to count", UserWarning, stacklevel=3)
 
 
 def _check_identified(terms: list[Term], logs: Array) -> None:
-    """A constant term, or two that move together, have no exponent of their own."""
+    """A constant term, and terms that are proportional, have no exponent of their own."""
     for term, values in zip(terms, logs.T, strict=True):
         if np.ptp(values) < 1e-9:
             raise BadInput(

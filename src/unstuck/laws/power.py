@@ -2,17 +2,16 @@
 
     log T_plateau = log C + sum_i x_i log term_i
 
-Where all runs emerged, by least squares. Runs that did not emerge by their last step say that their plateau is longer;
-they are used as such where that step is known (laws/censored.py), for to leave them out biases the law towards short
-plateaus. Runs of one size that differ in their seed share whatever the law gets wrong there, so intervals rest on
-sizes.
+Where all runs emerged, by least squares. A run that did not emerge by its last step has a longer plateau; it is used
+as censored where that step is known (laws/censored.py), since leaving it out biases the law towards short plateaus.
+Runs of one size that differ in their seed share the error of the law at that size, so intervals rest on sizes.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,10 +24,11 @@ from unstuck.scalars import real
 from .censored import Data, Fit, fit
 from .formula import Term, column, parse
 from .gather import gather, spans, warn_of_unknown, which_emerged
+from .least_squares import least_squares
 from .tables import plain_status
 
 Array = NDArray[np.float64]
-#: What came of a run, and is no reason of it.
+#: Results of a run, which cannot be terms of a law.
 OUTCOMES = ("plateau_steps", "steps", "seconds")
 LONGER = "the length of the plateau"
 
@@ -45,7 +45,7 @@ class PowerLaw:
     r2: float  # of log plateaus, over the emerged runs
     n: int  # emerged runs fitted
     censored: int  # runs that did not emerge
-    used: int  # of those, how many it is known of by which step they had not
+    used: int  # of those, how many are used as censored at their last step
     level: float  # of the intervals
     residuals: Array = field(repr=False)  # log measured - log fitted of the emerged runs, in the order of the table
     terms: list[Term] = field(repr=False)
@@ -53,10 +53,10 @@ class PowerLaw:
     centre: Array = field(repr=False)  # those means
     ranges: dict[str, tuple[float, float]] = field(repr=False)  # of the columns, over the emerged runs
     offset: float = 0.0  # steps before the law begins: plateau = offset + constant * ...
-    offset_in_doubt: bool = False  # then it is in doubt as well
+    offset_in_doubt: bool = False  # whether the intervals include the error of the offset
 
     def predict(self, table: Any) -> Array:
-        """Plateau lengths that the law gives for the rows of a table, a mapping of columns or of numbers."""
+        """Plateau lengths for the rows of a table, or for a mapping of columns or of numbers."""
         logs = np.log(self.constant)
         for term in self.terms:
             logs = logs + self.exponents[term.text] * np.log(term.evaluate(_columns(table)))
@@ -69,7 +69,7 @@ class PowerLaw:
 
     @cached_property
     def judged(self) -> Fit:
-        """The same with a parameter more, where the offset was fitted: what it may be off by, to first order."""
+        """The same with the error of a fitted offset as one more parameter, to first order."""
         return fit(replace(self.data, X=self._doubtful(self.data.X))) if self.offset_in_doubt else self.likely
 
     def _doubtful(self, rows: Array) -> Array:
@@ -88,23 +88,23 @@ class PowerLaw:
         return 2 * (len(self.terms) + 2 + self.data.repeated + (self.offset > 0)) - 2 * self.log_likelihood
 
     def predict_interval(self, table: Any, level: float = 0.9) -> pd.DataFrame:
-        """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and in `beyond` the terms
-        that lie outside of the runs that emerged; or, where each lies within, the columns that do (T and B may where
-        T/B does not); or that no plateau so long was seen."""
+        """The plateau of a new run with its interval, for each row: `plateau`, `low`, `high`, and `beyond`. The latter
+        names the terms outside the range of the emerged runs; else the columns outside it (T and B may be where T/B is
+        not); else `LONGER` if the predicted plateau is longer than all of theirs; it is empty inside the range."""
         level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         sizes = _columns(table)
         logs = np.column_stack([np.log(np.atleast_1d(term.evaluate(sizes))) for term in self.terms])
         logs = logs - self.centre
         rows = np.column_stack([np.ones(len(logs)), logs])
         middle, low, high = self.judged.predicted(self._doubtful(rows), level)
-        # About the law that is printed: by least squares, where all emerged, it weighs sizes by their runs.
+        # Centred on the printed law, which differs from the likelihood's where least squares weighs sizes by runs.
         plateau = np.atleast_1d(self.predict(table))
         about = np.log(plateau - self.offset) - middle
         with np.errstate(over="ignore"):
             low, high = (np.exp(x + about) + self.offset for x in (low, high))
         if not np.isfinite(plateau).all():
-            raise BadInput("sizes", sizes, "such that the plateau can be told in numbers")
-        seen = self.data.X[~self.data.censored, 1:]  # where nothing emerged, nothing bounds the law from above
+            raise BadInput("sizes", sizes, "sizes whose plateau is finite")
+        seen = self.data.X[~self.data.censored, 1:]  # beyond the emerged runs the law is not bounded from above
         texts = [term.text for term in self.terms]
         by_term = _outside(dict(zip(texts, logs.T, strict=True)), dict(zip(texts, spans(seen), strict=True)))
         by_column = _outside({c: np.broadcast_to(column(c, sizes), len(logs)) for c in self.ranges}, self.ranges)
@@ -152,8 +152,8 @@ def fit_power_law(
     A `status` column, where there is one, says which runs emerged and which were censored; without it, those
     with a plateau emerged and the others were censored. Runs of any other status (failed, running) are not
     counted; where it is no status of a run, a warning says so. A column `steps` says by which step a censored run had
-    not emerged; without it, it is left out. Runs are of one size if they agree in the columns that the formula names,
-    and in `sizes`.
+    not emerged; without that column it is left out. Runs are of one size if they agree in the columns that the formula
+    names, and in `sizes`.
 
     With an `offset` the law is that of the steps after it: plateau = offset + constant * ...; "fit" takes the most
     likely one. Every run has some steps before the law begins; where plateaus are short, they bend it.
@@ -164,12 +164,7 @@ def fit_power_law(
         >>> round(law.exponents["T"], 2), law.n
         (0.99, 4)
     """
-    terms = parse(formula)
-    for term in terms:
-        if came := [c for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]:
-            raise BadInput(
-                "formula", formula, f"made of what the plateau depends on, not of {came[0]}, which came of it"
-            )
+    terms = _causes(formula)
     level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
     table = plain_status(pd.DataFrame(table))
     emerged = which_emerged(table)
@@ -178,90 +173,119 @@ def fit_power_law(
     if offset == "fit":
         offset = _likely_offset(gather(table, emerged, terms, sizes).data) if emerged.any() else 0.0
     offset = real("offset", offset, 0.0, 1e12, "a number of steps, at least 0")
-    if offset:
-        columns = [c for c in ("plateau_steps", "steps") if c in table]
-        table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
-        if (table.loc[emerged, "plateau_steps"] <= 0).any():
-            raise BadInput("offset", offset, "below the shortest plateau")
-    data, centre, late, ranges = gather(table, emerged, terms, sizes)
-    names, n = [t.text for t in terms], int((~data.censored).sum())
-    found = {"formula": formula, "n": n, "censored": late, "used": len(data.y) - n, "level": level}
-    found |= {"terms": terms, "data": data, "centre": centre, "ranges": ranges, "offset": offset}
-    found["offset_in_doubt"] = fitted and offset > 0 and data.units > len(terms) + 2
-    if fitted and offset > 0 and not found["offset_in_doubt"]:
-        few = f"{data.units:.0f} sizes for {len(terms) + 2} parameters leave nothing to judge the fitted offset by"
-        warnings.warn(f"{few}: intervals take it for known and are too short", UserWarning, stacklevel=2)
-    if data.censored.any():
-        return _from_all(names, found, data, centre, level)
-    return _from_emerged(names, found, data, centre, level)
-
-
-def _from_emerged(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
-    """By least squares."""
-    import statsmodels.api as sm  # a second to import, and only fits need it
-
-    y, logs, cell = data.y, data.X[:, 1:] + centre, data.size
-    result = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
-    counts = np.bincount(cell)
-    judged = result
-    if found["offset_in_doubt"]:
-        logs = np.column_stack([logs, _with_offset(data.X, result.params)[:, -1]])
-        judged = sm.OLS(y, sm.add_constant(logs, has_constant="add")).fit()
-    if len(names) + 1 < len(counts) < len(y):
-        # The same estimates from the means over seeds, but as many observations as there are sizes.
-        means = np.bincount(cell, y) / counts
-        at = np.column_stack([np.bincount(cell, x) / counts for x in logs.T])
-        judged = sm.WLS(means, sm.add_constant(at, has_constant="add"), weights=counts).fit()
-    elif len(counts) < len(y):
-        few = f"{len(counts)} sizes for {len(names) + 1} parameters: the law passes through all of them"
-        warnings.warn(f"{few}, so that its intervals rest on seeds alone", UserWarning, stacklevel=3)
-    k = len(names) + 1
-    bounds = (judged.conf_int(alpha=1 - level) - judged.params[:, None])[:k] + result.params[:, None]
-    return PowerLaw(
-        constant=float(np.exp(result.params[0])),
+    data, centre, late, ranges = gather(_after(table, emerged, offset), emerged, terms, sizes)
+    in_doubt = fitted and offset > 0 and _can_judge_offset(data)
+    estimate = (_from_all if data.censored.any() else _from_emerged)(data, centre, level, in_doubt)
+    seen = data.y[~data.censored]
+    names, bounds = [term.text for term in terms], estimate.bounds
+    law = PowerLaw(
+        formula=formula,
+        constant=float(np.exp(estimate.beta[0])),
         constant_interval=_pair(np.exp(bounds[0])),
-        exponents=dict(zip(names, map(float, result.params[1:]), strict=True)),
+        exponents=dict(zip(names, map(float, estimate.beta[1:]), strict=True)),
         intervals=dict(zip(names, map(_pair, bounds[1:]), strict=True)),
-        r2=float(result.rsquared),
-        residuals=np.asarray(result.resid, dtype=float),
-        **found,
+        r2=float(1 - estimate.residuals @ estimate.residuals / np.sum((seen - seen.mean()) ** 2)),
+        n=len(seen),
+        censored=late,
+        used=len(data.y) - len(seen),
+        level=level,
+        residuals=estimate.residuals,
+        terms=terms,
+        data=data,
+        centre=centre,
+        ranges=ranges,
+        offset=offset,
+        offset_in_doubt=in_doubt,
     )
+    vars(law).update(estimate.fits)
+    return law
 
 
-def _from_all(names: list[str], found: dict[str, Any], data: Data, centre: Array, level: float) -> PowerLaw:
-    """By likelihood, with the runs that did not emerge as such."""
+def _causes(formula: str) -> list[Term]:
+    """The terms of a formula, none of which may use what came of a run."""
+    terms = parse(formula)
+    outcomes = [c for term in terms for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]
+    if outcomes:
+        allowed = f"made of what the plateau depends on; {outcomes[0]} is a result of the run"
+        raise BadInput("formula", formula, allowed)
+    return terms
+
+
+def _after(table: pd.DataFrame, emerged: pd.Series, offset: float) -> pd.DataFrame:
+    """The table with steps counted from the offset."""
+    if not offset:
+        return table
+    columns = [c for c in ("plateau_steps", "steps") if c in table]
+    table = table.assign(**{c: pd.to_numeric(table[c], errors="coerce") - offset for c in columns})
+    if (table.loc[emerged, "plateau_steps"] <= 0).any():
+        raise BadInput("offset", offset, "below the shortest plateau")
+    return table
+
+
+def _can_judge_offset(data: Data) -> bool:
+    """Are there more sizes than parameters, with the offset as one? A warning says if not."""
+    parameters = data.X.shape[1] + 1
+    if data.units > parameters:
+        return True
+    few = f"{data.units:.0f} sizes for {parameters} parameters cannot give an error for the fitted offset"
+    warnings.warn(f"{few}: the intervals treat it as known and are too short", UserWarning, stacklevel=3)
+    return False
+
+
+class _Estimate(NamedTuple):
+    """Constant (at terms of 1) and exponents with their bounds, and the residuals of the emerged runs."""
+
+    beta: Array  # (k,)
+    bounds: Array  # (k, 2)
+    residuals: Array
+    fits: dict[str, Fit]  # the likelihoods that were fitted on the way, by the law's attributes
+
+
+def _from_emerged(data: Data, centre: Array, level: float, in_doubt: bool) -> _Estimate:
+    """By least squares. With several seeds a size the intervals rest on the means of sizes."""
+    y, X, cell = data.y, np.column_stack([np.ones(len(data.y)), data.X[:, 1:] + centre]), data.size
+    found = least_squares(X, y)
+    k, counts = X.shape[1], np.bincount(cell)
+    judged_X = np.column_stack([X, _with_offset(data.X, found.estimates)[:, -1]]) if in_doubt else X
+    if k < len(counts) < len(y):
+        # The same estimates from the means over seeds, but as many observations as there are sizes.
+        means = np.column_stack([np.bincount(cell, x) / counts for x in (y, *judged_X.T)])
+        judged = least_squares(means[:, 1:], means[:, 0], counts.astype(float))
+    else:
+        judged = least_squares(judged_X, y)
+        if len(counts) < len(y):
+            few = f"{len(counts)} sizes for {k} parameters: the law passes through all of them"
+            warnings.warn(f"{few}, so its intervals rest on seeds alone", UserWarning, stacklevel=3)
+    half = judged.half_widths(level)[:k]
+    bounds = np.column_stack([found.estimates - half, found.estimates + half])
+    return _Estimate(found.estimates, bounds, y - X @ found.estimates, fits={})
+
+
+def _from_all(data: Data, centre: Array, level: float, in_doubt: bool) -> _Estimate:
+    """By likelihood, with the runs that did not emerge as censored observations."""
     likely = fit(data)
-    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if found["offset_in_doubt"] else likely
+    judged = fit(replace(data, X=_with_offset(data.X, likely.beta))) if in_doubt else likely
     back = np.array([1.0, *-centre])  # the constant, where all logarithms are 0
     k = len(back)
     constant = float(back @ likely.beta)
     doubt = float(np.sqrt(back @ judged.covariance[:k, :k] @ back) * judged.quantile(level))
-    seen = ~data.censored
-    residuals = (data.y - data.X @ likely.beta)[seen]
-    law = PowerLaw(
-        constant=float(np.exp(constant)),
-        constant_interval=(float(np.exp(constant - doubt)), float(np.exp(constant + doubt))),
-        exponents=dict(zip(names, map(float, likely.beta[1:]), strict=True)),
-        intervals={
-            name: _pair(np.array(judged.interval(i, level)) - judged.beta[i] + likely.beta[i])
-            for i, name in enumerate(names, 1)
-        },
-        r2=float(1 - np.sum(residuals**2) / np.sum((data.y[seen] - data.y[seen].mean()) ** 2)),
-        residuals=residuals,
-        **found,
+    exponents = [np.array(judged.interval(i, level)) - judged.beta[i] + likely.beta[i] for i in range(1, k)]
+    return _Estimate(
+        beta=np.array([constant, *likely.beta[1:]]),
+        bounds=np.array([(constant - doubt, constant + doubt), *exponents]),
+        residuals=(data.y - data.X @ likely.beta)[~data.censored],
+        fits={"likely": likely, "judged": judged},
     )
-    vars(law).update(likely=likely, judged=judged)
-    return law
 
 
 def _with_offset(rows: Array, beta: Array) -> Array:
-    """A column more, one over the plateau that the law gives without its offset and constant: by so much a step of the
-    offset moves the logarithm of the rest."""
+    """With one more column, 1 / (plateau of the law without offset and constant): the derivative of the log plateau by
+    the offset, up to a factor."""
     return np.column_stack([rows, np.exp(-rows[:, 1:] @ beta[1:])])
 
 
 def _likely_offset(data: Data) -> float:
-    """The offset under which the plateaus are most likely, below the shortest of them."""
+    """The most likely offset, below the shortest plateau."""
     steps = np.exp(data.y)
 
     def loss(offset: float) -> float:
@@ -281,7 +305,7 @@ def _columns(table: Any) -> Any:
 
 
 def _outside(values: dict[str, Array], spans: dict[str, tuple[float, float]]) -> list[str]:
-    """For each row, which of the values lie outside of their spans."""
+    """For each row, the names of the values outside their spans."""
     names: list[list[str]] = [[] for _ in next(iter(values.values()))]
     for name, (low, high) in spans.items():
         slack = 1e-9 * max(1.0, abs(low), abs(high))

@@ -1,16 +1,16 @@
 """Stages of a run on the ladder of paper 2: when each rung was reached and left, and when heads began to cooperate.
 
-A rung is a truncated truth A*_{1:i}; the curve says how far the model is from each, KL( A*_{1:i} || model ), in
-`Curve.rungs`. A run climbs: it is nearest to rung 1 for a while, then to rung 2, and so on. Where the rungs change is
-found for the whole curve at once, as the division into consecutive stages with the smallest sum of log KL to the rung
-of the stage, each row counting with the steps it stands for: no threshold, no step number, and noise averages out.
+A rung is a truncated truth A*_{1:i}; `Curve.rungs` holds the distance of the model from each, KL( A*_{1:i} || model ).
+A run climbs: it is nearest to rung 1 for a while, then to rung 2, and so on. The stages are the division of the whole
+curve into consecutive parts with the smallest sum of log KL to the rung of the part, each row weighted by the steps
+around it. This needs no threshold and no step number, and noise averages out.
 
 Within its stage a rung is *reached* at the first step where log KL to it, as a median of three rows, has done four
 fifths of its fall from the start of training to its lowest value in the whole run, and *left* where the stage ends. A
-rung to which KL never fell by half was not approached, so not reached either; nor was one that has no stage of its own,
-because the run came near it while another was nearer: it was only passed.
+rung to which KL never fell by half was not approached, so not reached either. A rung without a stage of its own was not
+reached but passed: another rung was nearer all the time.
 
-*Cooperation* begins at the step from which on the specialisation index is above half of the way from its lowest to its
+*Cooperation* begins at the step after which the specialisation index stays above the middle between its lowest and its
 last value.
 """
 
@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import RUNGS, STEP, TEST_LOSS, Curve
+from unstuck.curve import RUNGS, SPECIALISATION, STEP, TEST_LOSS, Curve
 from unstuck.errors import BadInput
 
 REACHED = 0.8  # of the fall of log KL
-APPROACHED = math.log(2)  # by so much it must have fallen for the rung to have been approached at all
+APPROACHED = math.log(2)  # the fall of log KL from which on a rung counts as approached
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def find_stages(curve: Curve | pd.DataFrame, specialisation: NDArray[np.float64]
             reached, left = float(steps[there[0]]), float(steps[end]) if end < len(steps) else None
         best = {"kl": float(np.exp(smooth[lowest, i])), "nearest": float(steps[lowest])}
         rungs.append(Rung(i + 1, reached, left, **best, approached=bool(fall >= APPROACHED)))
-    if specialisation is None and curve.has("specialisation"):
-        specialisation = curve.values("specialisation")
+    if specialisation is None and curve.has(SPECIALISATION):
+        specialisation = curve.values(SPECIALISATION)
     return Stages(rungs, None if specialisation is None else _cooperation(steps, specialisation))
 
 
@@ -111,7 +111,7 @@ def _climb(logs: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np
 def _cooperation(steps: NDArray[np.float64], specialisation: NDArray[np.float64]) -> float | None:
     index = pd.Series(specialisation).rolling(3, min_periods=1, center=True).median().to_numpy()
     low, last = index.min(), index[-1]
-    if last - low < 0.05:  # heads that never parted
+    if last - low < 0.05:  # heads that never specialised
         return None
     below = np.flatnonzero(index < (low + last) / 2)
     return float(steps[below[-1] + 1]) if len(below) and below[-1] + 1 < len(steps) else None
@@ -119,9 +119,8 @@ def _cooperation(steps: NDArray[np.float64], specialisation: NDArray[np.float64]
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """Where the validation loss was best, which rung the model was nearest to there, and what the end would have
-    cost. The rung is 0 where KL to the nearest one had not fallen by half since the start of the curve: an untrained
-    model is nearest to some rung, too."""
+    """Where the test loss was lowest, the nearest rung there, and the final loss. The rung is 0 if KL to the nearest
+    one had not fallen by half since the start of the curve: an untrained model also has a nearest rung."""
 
     step: float
     loss: float
@@ -131,7 +130,7 @@ class EarlyStop:
 
     @property
     def gain(self) -> float:
-        """By how much stopping there beats the final model."""
+        """How much lower the loss is there than at the end."""
         return self.final_loss - self.loss
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.curve import STEP
 from unstuck.errors import BadInput, nearest
+from unstuck.store.store import Store
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
@@ -38,25 +40,23 @@ def read_table(source: str | Path) -> pd.DataFrame:
 
 
 def plain_status(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its `status`, where it has one, as runs have it: without capitals or blanks."""
+    """The table with its `status`, if it has one, as runs write it: in lower case, without blanks."""
     if "status" not in table:
         return table
     return table.assign(status=table["status"].astype("string").str.strip().str.lower().astype(object))
 
 
 def one_row_a_run(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a table of curves, such as those of some figures, the last row of each run, with the steps it had."""
-    if "run_id" not in table or "step" not in table or not table["run_id"].duplicated().any():
+    """The last row of each run of a table of curves, as some figures write them, with the number of its steps."""
+    if "run_id" not in table or STEP not in table or not table["run_id"].duplicated().any():
         return table
-    there = table["step"].notna() & table["run_id"].notna()
-    rows = table[there].sort_values("step", kind="stable").drop_duplicates("run_id", keep="last").sort_index()
-    warnings.warn(f"the table has curves: each of its {len(rows)} runs counts once", UserWarning, stacklevel=3)
-    return rows if "steps" in rows else rows.assign(steps=rows["step"])
+    there = table[STEP].notna() & table["run_id"].notna()
+    rows = table[there].sort_values(STEP, kind="stable").drop_duplicates("run_id", keep="last").sort_index()
+    warnings.warn(f"the table holds curves: each of its {len(rows)} runs counts once", UserWarning, stacklevel=3)
+    return rows if "steps" in rows else rows.assign(steps=rows[STEP])
 
 
 def _store(path: Path) -> pd.DataFrame:
-    from unstuck.store.store import Store
-
     table = Store(path).table()
     if table.empty:
         raise BadInput("source", str(path), "a store with finished runs; `unstuck sweep ... --out DIR` makes one")
@@ -96,7 +96,7 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
 
 
 def _ordered(values: pd.Series, condition: str) -> pd.Series:
-    """A column as numbers, which alone have an order; one cell of text makes all of a column text."""
+    """A column as numbers; pandas reads a column with one cell of text as text."""
     numbers = pd.to_numeric(values, errors="coerce").astype(float)
     text = values[numbers.isna() & values.notna()]
     if len(text):
@@ -105,15 +105,14 @@ def _ordered(values: pd.Series, condition: str) -> pd.Series:
 
 
 def unscheduled(table: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose data stayed as they were: a diversity schedule makes plateaus that no law of settings knows. Where
-    all runs are such, they stay."""
+    """The runs without a diversity schedule, whose plateaus follow another law; all runs if all have one."""
     if "schedule" not in table or table["schedule"].isna().all() or table["schedule"].notna().all():
         return table
     return table[table["schedule"].isna()]
 
 
 def _thresholds(cell: Any) -> list[float]:
-    """What a run looked out for; a CSV has it as text, and a run that was only watched has none."""
+    """The thresholds that a run recorded; a CSV has them as text, and a watched run has none."""
     if isinstance(cell, str):
         try:
             cell = json.loads(cell)
@@ -123,9 +122,9 @@ def _thresholds(cell: Any) -> list[float]:
 
 
 def at_threshold(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
-    """The table with the crossing of another threshold as its plateau; runs that did not get there are censored. One
-    that did not look out for it says nothing about it, and is left out: so is, where the table does not say what runs
-    looked out for, one that emerged without that crossing, since it was stopped at another threshold."""
+    """The table with the crossing of another threshold as its plateau; runs that did not cross it are censored. A run
+    that did not record the threshold is left out. Where the table does not say which thresholds a run recorded, so is
+    a run that emerged without that crossing, since it was stopped at another threshold."""
     column = f"crossing_{threshold:g}"
     watched = pd.Series(
         [any(f"{x:g}" == f"{threshold:g}" for x in _thresholds(t)) for t in table["thresholds"]]

@@ -1,4 +1,4 @@
-"""What is looked at during training: attention to the tokens that matter, circuits, the ladder, maps."""
+"""What is measured on attention during training: attention to relevant tokens, circuits, the ladder, maps."""
 
 from unstuck.probes.circuit import Circuit, ablated, find_circuit
 from unstuck.probes.ladder import specialisation

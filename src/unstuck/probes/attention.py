@@ -30,26 +30,26 @@ def readout_entropy(readout: Tensor) -> Tensor:
 
 
 def row_entropy(weights: Tensor) -> Tensor:
-    """Entropy of all rows, over that of uniform attention on what each may look at: 1 where all are uniform.
+    """Entropy of all rows, divided by that of uniform attention to the visible columns: 1 where all are uniform.
 
-    A row may look at what some row like it looks at, in any sequence or head, and somebody in its own sequence: half
-    precision rounds small weights to 0, and padding is nowhere looked at. A row that looks at nothing does not count.
+    A column is visible to a row if the same row attends to it in any sequence or head, and any row of its own sequence
+    does: half precision rounds small weights to 0, and no row attends to padding. A row without weights does not count.
     """
-    looked = weights > 0
-    visible = (looked.flatten(0, 1).any(0) & looked.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
+    attended = weights > 0
+    visible = (attended.flatten(0, 1).any(0) & attended.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
     return torch.special.entr(weights).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
 
 
 def distance(weights: Tensor) -> Tensor:
-    """How many tokens away a head looks, over all rows; the last row is at the last column."""
+    """How many tokens away a head attends, mean over all rows; the last row is at the last column."""
     rows, columns = weights.shape[-2:]
     at = torch.arange(columns, device=weights.device)
     return (weights * (at[columns - rows :, None] - at).abs()).sum(-1).mean((0, 2))
 
 
 def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
-    """On a sequence that ends in twice the same `half` tokens (half of it, if not given), the attention of the second
-    time to the token that came after the same token the first time.
+    """On a sequence that ends in the same `half` tokens twice (by default half of it): the attention from each token of
+    the second copy to the token that followed it in the first copy.
 
     Examples:
         >>> perfect = torch.zeros(1, 1, 6, 6)
@@ -64,6 +64,6 @@ def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
 
 
 def without_sink(weights: Tensor) -> Tensor:
-    """Without the column of an attention sink, which stands at the end and is nowhere."""
+    """Without the column of an attention sink, which is the last one and has no position."""
     rows, columns = weights.shape[-2:]
     return weights[..., :-1] if columns == rows + 1 else weights

@@ -1,10 +1,10 @@
-"""Which heads solve recall: who copies a key into its value, who selects the value; shown by attention, proven by
+"""Which heads solve recall: those that copy a key into its value and those that select the value, by attention and
 ablation.
 
-An induction head takes two steps. A head that *copies* looks from a value to the key before it, so that the value's
-position knows its key; a head that *selects*, in a later layer, looks from the query to the value whose key it is. Such
-attention alone proves little: other heads may do the same, or nothing may come of it. So a head is named only if the
-model cannot do without it, and can do without any other; and where others stand in for it, only together with them.
+An induction head takes two steps. A head that *copies* attends from a value to the key before it, so that the value's
+position holds its key. A head that *selects*, in a later layer, attends from the query to the value of its key.
+Attention alone proves little: other heads may do the same, or the model may not use it. So a head is named only if the
+model cannot do without it and can do without any other; heads that replace each other are named together.
 """
 
 import math
@@ -32,8 +32,8 @@ SPARED = 0.5  # of it: what is left at least when any other part is
 
 @contextmanager
 def ablated(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
-    """The model with heads, given as (layer, head), cut off from what they see: each gives, at each position, its mean
-    output over the batch. So run it on a large batch."""
+    """The model with the output of some heads, given as (layer, head), replaced at each position by its mean over the
+    batch. Run it on a large batch."""
     hooks = []
     by_layer: dict[int, list[int]] = {}
     there: Any = [getattr(block, "attention", None) for block in getattr(model, "layers", [])]
@@ -84,8 +84,8 @@ def ablations(model: Any, task: Task, batch: Batch, measure: str = "accuracy") -
 
 @dataclass(frozen=True)
 class Part:
-    """The head that plays a role, or the layer whose heads share it, or the heads of several layers that do; or, where
-    none of these is needed, nothing."""
+    """The head that plays a role, or the layer whose heads share it, or the heads of several layers that share it; or,
+    where none of these is needed, none."""
 
     role: str
     layer: int | None = None
@@ -99,7 +99,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Circuit:
-    """Who copies, who selects, and the ablations that prove it."""
+    """The heads that copy, the heads that select, and the ablations that show it."""
 
     accuracy: float
     chance: float
@@ -116,38 +116,59 @@ def find_circuit(model: Any, task: Task, batch: Batch, curve: Curve | pd.DataFra
 
     `chance` is the accuracy of a guess among the values of the context. A head is named for a role if its attention is
     the highest for it, ablating it leaves at most a fifth of the accuracy above chance, and ablating any head outside
-    the circuit leaves at least half of it. Where the heads of a layer stand in for each other, the layer is named by
-    the same rule. Where layers do, the strongest heads are, as many as it takes to leave at most a fifth, less those
-    that it does not take, if without as many of the weakest at least half is left. Nothing is named in a model that is
-    not a quarter of the way from chance to 1, nor where what would select does not come after what copies.
+    the circuit leaves at least half of it. Where the heads of a layer replace each other, the layer is named by the
+    same rule. Where heads of several layers replace each other, the fewest of the strongest heads are named without
+    which at most a fifth is left, if at least half is left without as many of the weakest. Nothing is named in a model
+    that is not a quarter of the way from chance to 1, nor where the selecting head is not in a later layer than the
+    copying head.
     """
     with torch.no_grad():
         accuracy = task.measures(model(batch.inputs), batch)["accuracy"].mean().item()
     table = ablations(model, task, batch)
     curve = Curve.of(curve)
     best = {role: curve.best_head(measure) for role, measure in ROLES.items()}
-    learnt = accuracy - chance >= LEARNT * (1 - chance) and best["copies"][0] < best["selects"][0]
-    above = accuracy - chance if learnt else math.nan
-    left = {(int(r.layer), int(r.head)): (r.without - chance) / above for r in table.itertuples()}
-    heads, layers = set(best.values()), {(layer, -1) for layer, _ in best.values()}
-    spared = all(share >= SPARED for place, share in left.items() if place[1] >= 0 and place not in heads)
-    spared_layers = all(share >= SPARED for place, share in left.items() if place[1] == -1 and place not in layers)
-    parts = []
-    for role, (layer, head) in best.items():
-        at = (ROLES[role], layer, head)
-        part = Part(role, attention=float(curve.head(*at)[-1]), since=since(curve, *at))
-        if learnt and left[layer, head] <= COLLAPSED and spared:
-            part = replace(part, layer=layer, head=head, without=_without(table, layer, head))
-        elif learnt and left[layer, -1] <= COLLAPSED and spared_layers:
-            part = replace(part, layer=layer, without=_without(table, layer, -1))
-        elif learnt and left[layer, head] > COLLAPSED:
-            part = _shared(part, _ranked(curve, role, best), partial(without_heads, model, task, batch), chance, above)
-            others = [place for place in left if place[1] >= 0 and place not in {*part.together, *heads}]
-            if part.together and not all(left[place] >= SPARED for place in others):
-                part = replace(part, together=[], without=None, without_others=None)
-        parts.append(part)
+    parts = [_strongest(curve, role, *best[role]) for role in ROLES]
+    above = accuracy - chance
+    if above >= LEARNT * (1 - chance) and best["copies"][0] < best["selects"][0]:
+        left = {(int(r.layer), int(r.head)): (r.without - chance) / above for r in table.itertuples()}
+        without = partial(without_heads, model, task, batch)
+        for i, part in enumerate(parts):
+            share = partial(_shared, part, _ranked(curve, part.role, best), without, chance, above)
+            parts[i] = _named(part, best, left, table, share)
     says = [_says(part, best[part.role], table) for part in parts]
     return Circuit(accuracy, chance, parts, table.to_dict("records"), says)
+
+
+def _strongest(curve: Curve, role: str, layer: int, head: int) -> Part:
+    """A part that is not named yet, with the attention of the strongest head for its role."""
+    at = (ROLES[role], layer, head)
+    return Part(role, attention=float(curve.head(*at)[-1]), since=since(curve, *at))
+
+
+def _named(
+    part: Part,
+    best: Mapping[str, tuple[int, int]],
+    left: Mapping[tuple[int, int], float],
+    table: pd.DataFrame,
+    share: Callable[[], Part],
+) -> Part:
+    """The part with the head, the layer or the heads of several layers (`share`) that its role needs, if any. `left` is
+    the share of the accuracy above chance without each head, and without each layer (head -1)."""
+    layer, head = best[part.role]
+    heads = set(best.values())
+    if left[layer, head] <= COLLAPSED and _spared(left, heads):
+        return replace(part, layer=layer, head=head, without=_without(table, layer, head))
+    if left[layer, -1] <= COLLAPSED and _spared(left, {(one, -1) for one, _ in heads}, layers=True):
+        return replace(part, layer=layer, without=_without(table, layer, -1))
+    if left[layer, head] <= COLLAPSED:
+        return part
+    shared = share()
+    return shared if _spared(left, {*shared.together, *heads}) else part
+
+
+def _spared(left: Mapping[tuple[int, int], float], named: set[tuple[int, int]], *, layers: bool = False) -> bool:
+    """Can the model do without each head, or each layer, that is not named?"""
+    return all(share >= SPARED for at, share in left.items() if (at[1] == -1) == layers and at not in named)
 
 
 def _ranked(curve: Curve, role: str, best: Mapping[str, tuple[int, int]]) -> list[tuple[int, int]]:
@@ -165,8 +186,8 @@ def _shared(
     chance: float,
     above: float,
 ) -> Part:
-    """The part with the heads that stand in for each other: the strongest ones, as many as it takes to collapse, less
-    those that it does not take; if they are of several layers, and as many of the weakest do not collapse."""
+    """The part with the heads that replace each other: the strongest ones without which the accuracy collapses, minus
+    those not needed for that; if they are of several layers, and without as many of the weakest it does not."""
 
     def collapses(heads: list[tuple[int, int]]) -> bool:
         return without(heads) - chance <= COLLAPSED * above
@@ -183,7 +204,7 @@ def _shared(
 
 
 def in_words(circuit: Mapping[str, Any], curve: Curve | pd.DataFrame) -> list[str]:
-    """What a stored circuit says, in today's words; and where runs made before that did not try today's rule."""
+    """The sentences for a stored circuit, in today's words; they also say if the run is older than today's rule."""
     table, curve = pd.DataFrame(circuit["without"]), Curve.of(curve)
     said = []
     for stored in circuit["parts"]:

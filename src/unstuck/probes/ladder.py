@@ -1,8 +1,8 @@
-"""Do heads compete or cooperate? How much each attends to each group, how specialised they are, and what they say.
+"""Competition and cooperation of heads: attention to each group, specialisation, alignment of values.
 
 Specialisation: P[k, g] is head k's attention on group g, normalised over groups; S = (max over assignments of one head
 a group of mean P[k, g] - 1/h) / (1 - 1/h): 0 for identical heads, 1 for one group each. With fewer heads than groups
-there is no such index: what identical heads score would depend on where they look.
+the index is undefined: the value for identical heads would depend on where they attend.
 """
 
 import math
@@ -23,7 +23,7 @@ def specialisation(mass: ArrayLike) -> float:
         >>> round(specialisation([[1, 0, 0], [0, 1, 0], [0, 0, 1]]), 6), round(specialisation([[5, 1, 1]] * 3), 6)
         (1.0, 0.0)
     """
-    from scipy.optimize import linear_sum_assignment  # half a second that most runs need not wait
+    from scipy.optimize import linear_sum_assignment  # half a second that most runs save
 
     P = np.asarray(mass, dtype=float)
     h = P.shape[1]
@@ -38,7 +38,7 @@ def specialisation(mass: ArrayLike) -> float:
 
 
 def alignment(values: Tensor, features: Tensor) -> Tensor:
-    """What each head says of each group: <V_head, A_k> / |A_k|², (heads, groups)."""
+    """Alignment of the values of each head with each group: <V_head, A_k> / |A_k|², (heads, groups)."""
     size = features.square().sum((1, 2))
     return torch.einsum("hij,kij->hk", values.detach().cpu(), features.cpu()) / size.cpu()
 

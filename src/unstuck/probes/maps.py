@@ -1,6 +1,7 @@
-"""Attention over a whole sequence at chosen steps: a table of it, and a picture with the tokens on the axes."""
+"""Attention between all positions of a sequence at chosen steps: as a table, and as a picture."""
 
 from collections.abc import Mapping, Sequence
+from colorsys import hsv_to_rgb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import torch
 
 from unstuck.errors import BadInput
+from unstuck.extras import require
 from unstuck.tasks.task import Batch
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ def attention_table(model: Any, batch: Batch, step: int = 0, *, sequences: int =
     """The attention of every layer and head on the first sequence of `batch`, a row for each pair of positions; or its
     mean over the first `sequences`.
 
-    `token` is what stands at the position that is looked at: its index in a discrete vocabulary, else, and for a mean,
-    its position; `relevant` whether the target depends on it.
+    `token` is the token at the attended position: its index in a discrete vocabulary; its position otherwise, and for a
+    mean. `relevant` says whether the target depends on it.
     """
     inputs = batch.inputs[:sequences]
     maps = torch.stack([m.mean(0) for m in model.attention(inputs)]).cpu().numpy()  # (layers, heads, T, T)
@@ -44,11 +46,16 @@ def attention_table(model: Any, batch: Batch, step: int = 0, *, sequences: int =
     )
 
 
+def _picture(width: float, height: float) -> "Figure":
+    require("papers", "drawing attention", "matplotlib")
+    from matplotlib.figure import Figure  # optional
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps: Sequence[int]) -> "Figure":
     """A row of maps for each (layer, head), a column for each step; the relevant tokens are in bold."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(2.9 * len(steps) + 0.6, 2.9 * len(heads) + 0.4), layout="constrained")
+    picture = _picture(2.9 * len(steps) + 0.6, 2.9 * len(heads) + 0.4)
     axes = picture.subplots(len(heads), len(steps), squeeze=False)
     places = table.drop_duplicates("column").sort_values("column")
     image: Any = None
@@ -77,26 +84,23 @@ def draw_attention(table: pd.DataFrame, heads: Sequence[tuple[int, int]], steps:
 
 
 def head_inks(heads: int) -> list[tuple[float, float, float]]:
-    """What each head takes away from white, so that equal parts of all give grey: hues around the circle."""
-    from matplotlib.colors import hsv_to_rgb
-
+    """The colour that each head subtracts from white: hues around the circle, so that equal parts of all give grey."""
     if heads == 1:
         return [(1.0, 1.0, 1.0)]
-    colours = [hsv_to_rgb(((0.5 + i / heads) % 1, 1.0, 1.0)) for i in range(heads)]
-    return [(1 - float(r), 1 - float(g), 1 - float(b)) for r, g, b in colours]
+    colours = [hsv_to_rgb((0.5 + i / heads) % 1, 1.0, 1.0) for i in range(heads)]
+    return [(1 - r, 1 - g, 1 - b) for r, g, b in colours]
 
 
 def draw_heads(
     table: pd.DataFrame, steps: Sequence[int], layer: int = 0, titles: Mapping[int, str] | None = None
 ) -> "Figure":
-    """A map for each step with all heads of a layer in it, one colour a head; where all look alike the map is grey."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
+    """A map for each step with all heads of a layer, one colour per head; where all attend alike it is grey."""
     part = table[table["layer"] == layer]
     heads = sorted(part["head"].unique())
     inks = {head: np.array(ink) for head, ink in zip(heads, head_inks(len(heads)), strict=True)}
-    picture = Figure(figsize=(2.7 * len(steps) + 1.1, 3.1), layout="constrained")
+    picture = _picture(2.7 * len(steps) + 1.1, 3.1)
+    from matplotlib.patches import Patch  # optional
+
     axes = picture.subplots(1, len(steps), squeeze=False)[0]
     for ax, step in zip(axes, steps, strict=True):
         image: Any = 1.0

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from plotly.offline import get_plotlyjs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -119,8 +120,6 @@ def _file(path: Path, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 @cache
 def _plotly_script() -> bytes:
-    from plotly.offline import get_plotlyjs
-
     return get_plotlyjs().encode()
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 
 from unstuck.errors import BadInput
 from unstuck.papers.provenance import provenance
 from unstuck.store.files import write_text
+from unstuck.view.console import shown
 from unstuck.view.report.figures import figures_of
 from unstuck.view.report.runs import MEASURES, runs_of
 
@@ -43,7 +45,7 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("unstuck.view.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["number"] = _number
+    environment.filters["number"] = shown
     counts = {v: sum(c["verdict"] == v for f in figures for c in f["claims"]) for v in ("agrees", "differs")}
     html = environment.get_template("report.html").render(
         directory=directory.resolve().name,
@@ -68,16 +70,8 @@ def _json(data: dict[str, Any]) -> Markup:
 
 
 def _plotly() -> Markup:
-    from plotly.offline import get_plotlyjs
-
     return Markup(get_plotlyjs())
 
 
 def _read(name: str) -> str:
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from unstuck.config.run import TrainSpec
-from unstuck.curve import STEP, Curve
+from unstuck.curve import EXCESS_LOSS, SPECIALISATION, STEP, TEST_ACCURACY, TEST_LOSS, TRAIN_LOSS, Curve
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
@@ -23,11 +23,11 @@ LEAST = 8  # points of a curve, however many runs there are
 MOST = 200
 ATTENTION = 3_000_000  # bytes of attention maps
 MEASURES = {
-    "test_loss": "test loss",
-    "test_accuracy": "test accuracy",
-    "train_loss": "training loss",
-    "excess_loss": "loss above that of the truth",
-    "specialisation": "specialisation index",
+    TEST_LOSS: "test loss",
+    TEST_ACCURACY: "test accuracy",
+    TRAIN_LOSS: "training loss",
+    EXCESS_LOSS: "loss above that of the truth",
+    SPECIALISATION: "specialisation index",
     "best_attention": "best head's attention to the relevant tokens",
 }
 SIZES = ("d", "T", "tokens", "pairs", "B")
@@ -43,7 +43,7 @@ class Runs:
     curves: dict[str, dict[str, list[float | None]]]
     thinned: str  # what was left out, in a sentence; empty if nothing
     attention: list[dict[str, Any]]
-    unseen: str  # of which runs maps are left out, in a sentence
+    unseen: str  # whose maps are left out, in a sentence
     laws: list[dict[str, Any]]
     thresholds: dict[str, float]  # of the runs that have one
 
@@ -82,7 +82,7 @@ def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
 
 
 def curve_of(curve: Curve, points: int) -> dict[str, list[float | None]]:
-    """What is measured over a run, at so many points."""
+    """The measures of a run at so many points."""
     return _thin(_measured(curve), points)
 
 
@@ -102,14 +102,14 @@ def _measured(curve: Curve) -> pd.DataFrame:
 
 
 def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
-    """As many rows, first and last among them, evenly in the rows that there are."""
+    """So many rows at even distances, including the first and the last."""
     if len(curve) > points:
         curve = curve.iloc[np.unique(np.linspace(0, len(curve) - 1, points).round().astype(int))]
     return {str(c): [plain(float(v)) for v in curve[c]] for c in curve}
 
 
 def attention_of(directories: list[RunDirectory], room: float = math.inf) -> tuple[list[dict[str, Any]], int]:
-    """Maps of the runs that kept them, as bytes from 0 to 255, and of how many runs there was no room for them."""
+    """The maps of runs that kept them, as bytes from 0 to 255, and the number of runs whose maps did not fit."""
     out, spent, large = [], 0, 0
     for directory in directories:
         maps = directory.maps()
@@ -136,38 +136,54 @@ def attention_of(directories: list[RunDirectory], room: float = math.inf) -> tup
 
 
 def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
-    """A law for every set of runs that differ in size and seed only, the largest sets first; with a formula, one law of
-    all runs."""
+    """With a formula, one law of all runs; else a law for each of the largest sets of runs that differ only in size and
+    seed."""
     if formula is not None:
-        try:
-            rest = unscheduled(table)
-            name = "all runs" if len(rest) == len(table) else "all runs but those under a diversity schedule"
-            return [law_of(rest, formula, name)]
-        except ValueError as e:
-            raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
+        return [_law_of_all(table, formula)]
+    settings = _settings(table)
+    keys = pd.Series([" ".join(map(str, row)) for row in table[settings].itertuples(index=False)], index=table.index)
+    varied = [c for c in settings if c not in ("task", "model") and len(set(map(str, table[c]))) > 1]
+    sets = [table[keys == key] for key in keys.value_counts().index[:MANY]]
+    found = [_law_of_set(part, _name_of_set(part, varied)) for part in sets]
+    return [law for law in found if law is not None]
+
+
+def _law_of_all(table: pd.DataFrame, formula: str) -> dict[str, Any]:
+    rest = unscheduled(table)
+    name = "all runs" if len(rest) == len(table) else "all runs except those under a diversity schedule"
+    try:
+        return law_of(rest, formula, name)
+    except ValueError as e:
+        raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
+
+
+def _settings(table: pd.DataFrame) -> list[str]:
+    """The columns that runs of one law agree in: not sizes, seeds, budgets and results."""
     budget = {f.name for f in dataclasses.fields(TrainSpec)} - {"batch", "threads", "device"}
     free = {"run_id", "seed", "threshold", *SIZES, *RESULTS, *budget}
-    alike = [c for c in table if c not in free and not str(c).startswith("crossing_")]
-    keys = pd.Series([" ".join(map(str, row)) for row in table[alike].itertuples(index=False)], index=table.index)
-    found = []
-    told = [c for c in alike if c not in ("task", "model") and len(set(map(str, table[c]))) > 1]
-    for key in keys.value_counts().index[:MANY]:
-        part = table[keys == key]
-        chosen = formula_of(part)
-        if chosen is None or (part["status"] == "emerged").sum() < ENOUGH:
-            continue
-        name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
-        settings = [f"{c} = {part[c].iloc[0]}" for c in told if not pd.isna(part[c].iloc[0])]
-        name += f" ({', '.join(settings)})" if settings else ""
-        try:
-            found.append(law_of(part, chosen, name))
-        except ValueError:
-            continue
-    return found
+    return [c for c in table if c not in free and not str(c).startswith("crossing_")]
+
+
+def _law_of_set(part: pd.DataFrame, name: str) -> dict[str, Any] | None:
+    """The law of runs that differ only in size and seed, if there are enough of them."""
+    formula = formula_of(part)
+    if formula is None or (part["status"] == "emerged").sum() < ENOUGH:
+        return None
+    try:
+        return law_of(part, formula, name)
+    except ValueError:
+        return None
+
+
+def _name_of_set(part: pd.DataFrame, varied: list[str]) -> str:
+    """Task, model and number of runs, and the settings in which this set differs from others."""
+    name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
+    settings = [f"{c} = {part[c].iloc[0]}" for c in varied if not pd.isna(part[c].iloc[0])]
+    return name + (f" ({', '.join(settings)})" if settings else "")
 
 
 def law_of(table: pd.DataFrame, formula: str, name: str, law: PowerLaw | None = None) -> dict[str, Any]:
-    """A law, its terms and what it says of each run that emerged."""
+    """A law, its terms and its prediction for each emerged run."""
     law = law or fit_power_law(table, formula)
     emerged = table[(table["status"] == "emerged") & table["plateau_steps"].notna()]
     return {
@@ -189,7 +205,7 @@ def _terms(law: PowerLaw) -> list[list[Any]]:
 
 
 def formula_of(table: pd.DataFrame) -> str | None:
-    """A law of the sizes that vary: T/B where both are there."""
+    """A formula of the sizes that vary; T/B if both do."""
     sizes = [c for c in SIZES if c in table and table[c].notna().all()]
     varied = [c for c in sizes if len(table.drop_duplicates(c)) > 1]
     if "T" in varied and "B" in varied:

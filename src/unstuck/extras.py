@@ -1,0 +1,19 @@
+"""The optional parts of an installation: which packages each extra of pyproject.toml brings, by their import names."""
+
+from importlib.util import find_spec
+
+from unstuck.errors import InvalidCombination
+
+EXTRAS = {
+    "papers": ("jinja2", "matplotlib", "PIL", "plotly"),
+    "app": ("plotly", "starlette", "uvicorn"),
+    "ray": ("ray",),
+    "trackers": ("tensorboard", "wandb"),
+}
+
+
+def require(extra: str, what: str, *packages: str) -> None:
+    """Refuse with one sentence if `what` needs an extra, or some of its packages, that are not installed."""
+    missing = [name for name in packages or EXTRAS[extra] if find_spec(name) is None]
+    if missing:
+        raise InvalidCombination(f"{what} needs {', '.join(missing)}: pip install 'unstuck[{extra}]'")

@@ -1,0 +1,129 @@
+"""What an installation without extras can do: every optional module is made unimportable in a new process."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from unstuck.cli import COMMANDS
+from unstuck.extras import EXTRAS
+
+ROOT = Path(__file__).resolve().parents[1]
+OPTIONAL = {package for packages in EXTRAS.values() for package in packages} | {"statsmodels", "transformers"}
+BLOCKED = "import sys; sys.modules.update(dict.fromkeys({names!r})); {code}"
+
+
+def python(code, *words, without=OPTIONAL, cwd=None):
+    blocked = BLOCKED.format(names=sorted(without), code=code)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        [sys.executable, "-c", blocked, *words], capture_output=True, text=True, cwd=cwd, env=environment
+    )
+
+
+def unstuck(*words, **options):
+    return python("from unstuck.cli import main; sys.exit(main(sys.argv[1:]))", *words, **options)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A run, a curve and a table of runs."""
+    path = tmp_path_factory.mktemp("core")
+    rows = [f"{T},{d},{2 * T * d**0.5}" for T in (16, 32, 64) for d in (4, 8)]
+    (path / "runs.csv").write_text("\n".join(["T,d,plateau_steps", *rows]))
+    (path / "curve.csv").write_text("\n".join(["step,loss", *(f"{100 * i},{0.5 - i * 1e-5}" for i in range(60))]))
+    done = unstuck("train", "regression", "task.T=4", "task.d=2", "train.max_steps=40", "--json", cwd=path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "emerged"
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "predict --T 64 --d 8 --json",
+        "fit runs.csv T+d --predict T=128 d=8 --json",
+        "forecast curve.csv --json",
+        "sweep regression task.T=4,8 task.d=2 --dry-run --json",
+        "sweep regression task.T=4 task.d=2 train.max_steps=40 --workers 1 --json",
+        "runs --json",
+    ],
+)
+def test_the_core_needs_no_extra(directory, words):
+    done = unstuck(*words.split(), cwd=directory)
+    assert done.returncode == 0, done.stderr
+    if "--json" in words:
+        assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("reproduce fig1c", "papers"),
+        ("figures", "papers"),
+        ("report runs", "papers"),
+        ("serve runs", "app"),
+        ("train regression task.T=4 task.d=2 --tensorboard logs", "trackers"),
+        ("train regression task.T=4 task.d=2 --wandb project", "trackers"),
+        ("sweep regression task.T=4,8 --ray auto", "ray"),
+    ],
+)
+def test_a_command_without_its_extra_names_it_in_one_sentence(directory, words, extra):
+    done = unstuck(*words.split(), cwd=directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'unstuck[{extra}]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "unstuck.Curve.from_rows([{'step': 0, 'loss': 1.0}]).plot()",
+        "unstuck.probes.draw_attention(None, [(0, 0)], [0])",
+        "import pandas; unstuck.probes.draw_heads(pandas.DataFrame(columns=['layer', 'head']), [])",
+    ],
+)
+def test_a_picture_without_its_extra_names_it(code):
+    done = python(f"import unstuck.probes; {code}")
+    assert done.stderr.splitlines()[-1].startswith("unstuck.errors.InvalidCombination")
+    assert "pip install 'unstuck[papers]'" in done.stderr
+
+
+def test_watch_needs_neither_extras_nor_fcntl():
+    code = "import unstuck; unstuck.Watch; unstuck.Forecaster; unstuck.train; unstuck.DiversitySchedule"
+    done = python(code, without=OPTIONAL | {"fcntl"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_and_predict_import_neither_torch_nor_pandas():
+    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"]):
+        done = unstuck(*words, without=OPTIONAL | {"torch", "pandas"})
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_table_of_runs_does_not_import_torch(directory):
+    assert unstuck("runs", "--json", cwd=directory, without=OPTIONAL | {"torch"}).returncode == 0
+
+
+def test_extras_are_those_that_pyproject_declares():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {"pillow": "PIL"}
+    for extra, packages in EXTRAS.items():
+        found = [re.split("[><=]", requirement)[0] for requirement in declared[extra]]
+        assert sorted(names.get(name, name) for name in found) == sorted(packages)
+    assert declared["all"] == [f"unstuck[{','.join(EXTRAS)}]"]
+    assert {command.extra for command in COMMANDS.values()} <= {"", *EXTRAS}
+
+
+def test_dir_lists_what_the_package_offers():
+    import unstuck
+
+    assert set(dir(unstuck)) == set(unstuck.__all__)
+    assert all(hasattr(unstuck, name) for name in dir(unstuck))
+    assert (Path(unstuck.__file__).parent / "py.typed").is_file()

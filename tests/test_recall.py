@@ -20,7 +20,8 @@ from unstuck.models.transformer import Transformer
 from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
 from unstuck.probes.maps import attention_table, draw_attention
-from unstuck.runner.execute import execute, satisfies, truncate
+from unstuck.runner.budget import satisfies, truncate
+from unstuck.runner.execute import execute
 from unstuck.store.store import Result, Store
 from unstuck.tasks.recall import Recall
 from unstuck.training.emergence import RisingCrossings
@@ -137,10 +138,10 @@ def test_joined_recall_needs_one_layer_only(tmp_path):
     """Nothing has to be copied, so that one head selects; what copies is neither probed nor named."""
     spec = load_spec("recall", [*SMALL, "task.joined=true", "model.layers=1", "train.thresholds=0.5", "train.after=9"])
     result = execute(spec, Store(tmp_path))
-    assert result["status"] == "emerged"
-    assert result["plateau_steps"] < 600
+    assert result.result.status == "emerged"
+    assert result.result.plateau_steps < 600
     assert "circuit" not in result
-    assert not any(c.startswith("copy_") for c in Store(tmp_path).run(spec.run_id).curve())
+    assert not any(c.startswith("copy_") for c in Store(tmp_path).run(spec.run_id).curve().columns)
 
 
 @pytest.mark.parametrize("repeated", [1, 4, 10])
@@ -591,9 +592,9 @@ def test_a_shorter_budget_is_not_told_of_the_circuit_that_came_later(tmp_path):
     spec = load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=3000"])
     shutil.copytree(Path(__file__).parents[1] / "results" / "store" / spec.run_id, store.run(spec.run_id).path)
     early = execute(spec, store)
-    assert (early["cached"], early["status"], early["steps"]) == (True, "censored", 3000)
+    assert (early.cached, early.result.status, early.result.steps) == (True, "censored", 3000)
     assert "circuit" not in early
-    assert all(step <= 3000 for step in early["mapped"])
+    assert all(step <= 3000 for step in early.result.mapped)
     late = execute(load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=15000"]), store)
-    assert late["cached"]
-    assert any("without its layer" in line for line in late["circuit"]["says"])  # in today's words
+    assert late.cached
+    assert any("without its layer" in line for line in late.result.circuit["says"])  # in today's words

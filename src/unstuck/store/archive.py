@@ -11,7 +11,8 @@ process lives. Reading parses Parquet, JSON and YAML, and follows no links.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -74,8 +75,10 @@ class ArchivedRun:
     def status(self) -> dict[str, Any] | None:
         return self._parsed(parse_status, self.status_text)
 
-    def _parsed(self, parse: Any, text: str) -> dict[str, Any] | None:
-        return attempt(lambda: parse(text), file_of(self.shard, "runs"), f"holds the damaged run {self.run_id}")
+    def _parsed(self, parse: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any] | None:
+        return attempt(
+            lambda: deepcopy(_once(parse, text)), file_of(self.shard, "runs"), f"holds the damaged run {self.run_id}"
+        )
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -158,6 +161,11 @@ def _index(shards: Iterable[tuple[str, Version]]) -> dict[str, ArchivedRun]:
             if run.run_id not in index or run.steps > index[run.run_id].steps:
                 index[run.run_id] = run
     return index
+
+
+@lru_cache(maxsize=4096)
+def _once(parse: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:
+    return parse(text)
 
 
 @lru_cache(maxsize=256)

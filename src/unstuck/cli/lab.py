@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from unstuck.errors import BadInput
+from unstuck.runner.interrupts import interrupts
+from unstuck.runner.memory import keep_freed_memory
 
 from .common import Json, app, real, say, warnings_as_sentences, whole, work_bar
 
@@ -69,8 +71,6 @@ def train(
         print_run_costs([run], as_json)
         return
     from unstuck.runner.execute import execute
-    from unstuck.runner.interrupts import interrupts
-    from unstuck.runner.memory import keep_freed_memory
     from unstuck.store.store import Store
     from unstuck.view.terminal import explain_run, live
 

@@ -3,7 +3,7 @@ sequences.
 
 The baseline draws one sequence after the other with NumPy, as one writes C.1 down: a permutation as the mapping, the
 query, the slots that hold it, the other keys from a second permutation (faster than `choice` without replacement).
-Both in one run, one thread. `--csv FILE` keeps the numbers (results/recall-sampling.csv); the exit code is 1 where an
+Both in one run, one thread. `--csv FILE` keeps the numbers (results/recall-sampling.csv); the exit code is 1 where the
 aim is missed.
 """
 
@@ -22,7 +22,7 @@ from unstuck.tasks.recall import Recall
 from unstuck.training.loop import Run
 from unstuck.training.seeds import stream
 
-AIM_SHARE, AIM_RATIO = 0.05, 1.5
+AIM_SHARE = 0.05
 
 
 def one_by_one(task: Recall, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -63,14 +63,14 @@ def main() -> int:
     print(f"sampling, vectorised     {1e3 * ours:8.2f} ms")
     print(f"sampling, one by one     {1e3 * loop:8.2f} ms")
     print(f"share of a step          {ours / step:8.2%}   (aim: at most {AIM_SHARE:.0%})")
-    print(f"ratio to the loop        {loop / ours:8.2f} x (aim: at least {AIM_RATIO})")
+    print(f"ratio to the loop        {loop / ours:8.2f} x")
     if "--csv" in sys.argv:
         made = provenance()
         found = {"step_seconds": step, "sampling_seconds": ours, "loop_seconds": loop}
         found |= {"share_of_a_step": ours / step, "loop_over_ours": loop / ours}
         table = pd.DataFrame([{**found, "commit": made["commit"], "date": made["date"]}])
         table.to_csv(sys.argv[sys.argv.index("--csv") + 1], index=False, float_format="%.3g")
-    return 0 if ours / step <= AIM_SHARE and loop / ours >= AIM_RATIO else 1
+    return 0 if ours / step <= AIM_SHARE else 1
 
 
 if __name__ == "__main__":

@@ -9,17 +9,18 @@ from unstuck.config import load_spec
 from unstuck.config.load import build_spec
 from unstuck.config.run import TrainSpec
 from unstuck.models.transformer import Transformer
+from unstuck.store.archive import archived_runs
 from unstuck.training.loop import Run
 
 STORE = Path(__file__).parent.parent / "results" / "store"
 
 
 def test_every_stored_run_is_at_its_address():
-    paths = sorted(STORE.glob("*/spec.yaml"))
-    assert len(paths) > 100
-    for path in paths:
-        spec = build_spec(yaml.safe_load(path.read_text(encoding="utf-8")))
-        assert spec.run_id == path.parent.name, f"{path.parent.name} ({spec.task_name}, {spec.model_name})"
+    runs = archived_runs(STORE / "archive")
+    assert len(runs) > 400
+    for run_id, archived in runs.items():
+        spec = build_spec(yaml.safe_load(archived.spec_text))
+        assert spec.run_id == run_id, f"{run_id} ({spec.task_name}, {spec.model_name})"
 
 
 @pytest.mark.parametrize("kind", [Transformer, TrainSpec])

@@ -21,6 +21,7 @@ from unstuck.curve import (
     set_columns,
 )
 from unstuck.errors import BadInput
+from unstuck.store.archive import archived_runs
 
 STORE = Path(__file__).parents[1] / "results" / "store"
 stored = pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
@@ -40,10 +41,10 @@ def by_hand(frame, prefix):
 
 @stored
 def test_every_stored_run_comes_back_as_it_was():
-    paths = sorted(STORE.glob("*/curve.parquet"))
-    assert paths
-    for path in paths:
-        frame = pd.read_parquet(path)
+    runs = archived_runs(STORE / "archive").values()
+    assert runs
+    for run in runs:
+        frame = run.rows("curves").to_pandas()
         found = Curve.from_frame(frame, "run").to_frame()
         old = {c: c.replace("entropy_", "readout_entropy_") for c in frame if c.startswith("entropy_")}
         pd.testing.assert_frame_equal(found, frame.rename(columns=old))
@@ -51,8 +52,8 @@ def test_every_stored_run_comes_back_as_it_was():
 
 @stored
 def test_heads_are_those_that_a_loop_over_columns_finds():
-    for path in sorted(STORE.glob("*/curve.parquet"))[::25]:
-        frame = pd.read_parquet(path)
+    for run in list(archived_runs(STORE / "archive").values())[::25]:
+        frame = run.rows("curves").to_pandas()
         curve = Curve.from_frame(frame, "run")
         assert np.array_equal(curve.steps, frame["step"])
         for measure in curve.measures:

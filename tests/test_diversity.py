@@ -14,7 +14,6 @@ from scipy.special import erfinv
 
 from unstuck import DiversitySchedule
 from unstuck.config import load_spec
-from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast import forecaster
 from unstuck.forecast.forecaster import Forecast
@@ -27,7 +26,7 @@ from unstuck.store.store import Store
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.training.loop import Run
+from unstuck.training.loop import Checkpoint, Run
 
 
 def under_way(words, checkpoint=None):
@@ -123,9 +122,9 @@ def test_the_loop_repeats_while_it_is_stuck_and_resumes_bit_for_bit(tmp_path):
     first.advance(stop=lambda: next(count) >= 70)
     directory = Store(tmp_path).run("a")
     directory.path.mkdir()
-    directory.write_checkpoint(first.checkpoint())
+    directory.write_checkpoint(vars(first.checkpoint()))
     assert first.repetition.signs
-    second = under_way(WORDS, directory.read_checkpoint()).advance()
+    second = under_way(WORDS, Checkpoint(**directory.read_checkpoint())).advance()
     pd.testing.assert_frame_equal(second.curve.to_frame(), whole.curve.to_frame())
 
 
@@ -541,8 +540,8 @@ def test_no_calibration_had_a_say_in_the_committed_scheduled_runs():
         curve = directory.curve()
         if "schedule" not in (directory.spec() or {}) or curve is None:
             continue
-        before = curve[: int((curve["repetition"] > 0).argmax()) + 1]
-        assert gain(Curve.of(before)).max() < forecaster.QUIET["gain"][0]
+        before = curve.rows(slice(int((curve.values("repetition") > 0).argmax()) + 1))
+        assert gain(before).max() < forecaster.QUIET["gain"][0]
         found += 1
     assert found >= 3
 
@@ -555,11 +554,10 @@ def test_the_training_loss_had_no_say_in_the_committed_scheduled_runs():
         curve = directory.curve()
         if "schedule" not in (directory.spec() or {}) or curve is None:
             continue
-        repeats = curve["repetition"] > 0
-        begun = curve["step"][repeats & ~repeats.shift(fill_value=False)]
-        ended = curve["step"][~repeats & repeats.shift(fill_value=False)]
-        assert len(begun) == len(ended) == 1
-        assert ended.iloc[0] - begun.iloc[0] > 7 * 20
+        repeats = curve.values("repetition") > 0
+        before = np.r_[False, repeats[:-1]]
+        (begun,), (ended,) = curve.steps[repeats & ~before], curve.steps[~repeats & before]
+        assert ended - begun > 7 * 20
         found += 1
     assert found >= 9
 

@@ -333,7 +333,7 @@ def test_a_law_is_made_of_runs_that_differ_in_its_sizes_only():
 def test_runs_under_a_schedule_are_no_part_of_the_protocol(tmp_path):
     quick = ["task.T=2", "task.d=1", "train.thresholds=0.1", "train.max_steps=3000"]
     for more in ([], ["schedule.name=adaptive", "schedule.patience=10"]):
-        assert execute(load_spec("regression", [*quick, *more]), Store(tmp_path))["status"] == "emerged"
+        assert execute(load_spec("regression", [*quick, *more]), Store(tmp_path)).result.status == "emerged"
     assert len(list(emerged_runs(Store(tmp_path)))) == 1
 
 
@@ -436,9 +436,9 @@ PINNED = {
 @pytest.mark.skipif(not STORE.is_dir(), reason="needs the committed runs")
 @pytest.mark.parametrize(("run", "share", "signal"), PINNED)
 def test_forecasts_of_stored_runs_are_what_they_were(run, share, signal):
-    table = Store(STORE).run(run).curve()
-    curve = Curve.from_frame(table, "run")
-    for known in (curve.truncate(share * curve.steps.max()), table[table["step"] <= share * table["step"].max()]):
+    curve = Store(STORE).run(run).curve()
+    early = curve.truncate(share * curve.steps.max())
+    for known in (early, early.to_frame()):
         said = Forecaster(signal).predict(known)
         assert (said.plateau, said.low, said.high) == pytest.approx(PINNED[run, share, signal], rel=1e-12)
 

@@ -397,11 +397,11 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
     asked = load_spec("markov-minimal", [*words, f"train.compare=[{other.run_id}]"])
     execute(asked, store)
     curve = store.run(asked.run_id).curve()
-    assert (curve["ref_1"] > 0).all()
+    assert (curve.references > 0).all()
     same = load_spec("markov-minimal", [*words, "model.context=1", f"train.compare=[{other.run_id}]"])
     again = execute(same, store)  # the run compared with what it itself becomes
-    assert (first["cached"], again["cached"]) == (False, False)
-    last = store.run(same.run_id).curve()["ref_1"].iloc[-1]
+    assert (first.cached, again.cached) == (False, False)
+    last = store.run(same.run_id).curve().references[-1, 0]
     assert last == pytest.approx(0, abs=1e-3)  # predictions are kept in half precision
     missing = load_spec("markov-minimal", [*words, "seed=1", "train.compare=[0123456789abcdef]"])
     with pytest.raises(BadInput, match="kept no predictions"):
@@ -412,7 +412,7 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
         with pytest.raises(BadInput, match="its task or seed is another"):
             execute(load_spec("markov-minimal", [*words, another, f"train.compare=[{other.run_id}]"]), store)
     fewer = load_spec("markov-minimal", [*words, "task.sequences=40", f"train.compare=[{other.run_id}]"])
-    assert execute(fewer, store)["status"] == "finished"  # the training set may differ
+    assert execute(fewer, store).result.status == "finished"  # the training set may differ
 
 
 def test_a_run_without_its_predictions_is_done_again_for_those_that_are_compared_with_it(tmp_path):
@@ -423,9 +423,9 @@ def test_a_run_without_its_predictions_is_done_again_for_those_that_are_compared
     execute(other, store)
     before = store.run(other.run_id).predictions()
     (tmp_path / other.run_id / "predictions.safetensors").unlink()
-    assert not execute(other, store)["cached"]
+    assert not execute(other, store).cached
     assert torch.equal(store.run(other.run_id).predictions(), before)
-    assert execute(other, store)["cached"]
+    assert execute(other, store).cached
 
 
 def test_the_order_of_those_compared_with_counts(tmp_path):
@@ -438,8 +438,8 @@ def test_the_order_of_those_compared_with_counts(tmp_path):
     columns = []
     for pair in (f"[{a},{b}]", f"[{b},{a}]"):
         asked = load_spec("markov-minimal", [*words, f"train.compare={pair}"])
-        assert not execute(asked, store)["cached"]
-        columns.append(store.run(asked.run_id).curve()[["ref_1", "ref_2"]].to_numpy())
+        assert not execute(asked, store).cached
+        columns.append(store.run(asked.run_id).curve().references)
     assert columns[0] == pytest.approx(columns[1][:, ::-1])
 
 
@@ -453,7 +453,7 @@ def test_a_regression_is_compared_by_its_own_divergence(tmp_path):
     mine, theirs = Run(asked, references=[store.run(other.run_id).predictions()]), store.run(other.run_id).predictions()
     task, batch = mine.evaluator.primary(task_probe := asked.task.probe)
     by_hand = 0.5 * (mine.model(batch.inputs) - theirs[:task_probe].float()).square().sum(-1).mean() / task.noise**2
-    assert store.run(asked.run_id).curve()["ref_1"].iloc[0] == pytest.approx(by_hand.item(), rel=1e-3)
+    assert store.run(asked.run_id).curve().references[0, 0] == pytest.approx(by_hand.item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", [Minimal(heads=2, context=2), Minimal(heads=2)])

@@ -1,11 +1,15 @@
 """The order in which `make runs` does what is left: what is named comes first, nothing is lost, tiers stay apart."""
 
+import shutil
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from unstuck.config import load_spec
 from unstuck.papers.lab import grid, raced
+from unstuck.store.shards import copy_shards
 from unstuck.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
@@ -61,11 +65,13 @@ def stored(store, run_id, state="finished", steps=10):
     (directory.path / "checkpoint").mkdir()
     result = {"status": "finished", "plateau_steps": None, "threshold": None, "crossings": {}, "steps": steps}
     result |= {"final": {}, "seconds": 1.0, "resumed_from": 0}
+    directory.write_spec(load_spec("regression"))
+    directory.write_curve(pd.DataFrame({"step": [0, steps], "test_loss": [0.5, 0.4]}))
     directory.write_status({"state": state, "step": steps} | ({"result": result} if state == "finished" else {}))
     return directory
 
 
-def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorter_ones(tmp_path):
+def test_finished_runs_are_archived_and_never_for_shorter_ones(tmp_path):
     source, target = Store(tmp_path / "from"), Store(tmp_path / "to")
     stored(source, "a" * 16)
     stored(source, "b" * 16, state="stopped")
@@ -73,12 +79,29 @@ def test_finished_runs_are_copied_without_their_checkpoints_and_never_for_shorte
     stored(target, "c" * 16, steps=50)
     stored(source, "d" * 16, steps=5)
     stored(target, "d" * 16, state="stopped", steps=20)  # longer already, with a checkpoint to go on from
-    assert results.copy_finished(source, target) == {"a" * 16}
+    assert results.collect(source, target) == {"a" * 16}
     assert (target.path / ("d" * 16) / "checkpoint").is_dir()
-    assert not (target.path / ("a" * 16) / "checkpoint").exists()
-    assert not (target.path / ("b" * 16)).exists()
+    assert not (target.path / ("a" * 16)).exists()
+    assert target.run("a" * 16).curve() == source.run("a" * 16).curve()
+    assert not target.run("b" * 16).exists()
     assert target.run("c" * 16).status()["result"]["steps"] == 50
-    assert results.copy_finished(source, target) == set()
+    assert results.collect(source, target) == set()
+
+
+def test_what_was_collected_comes_back_to_the_store_that_is_trained_in(tmp_path):
+    """A run that was archived, then trained for longer elsewhere: the second shard counts, the first stays."""
+    training, committed = Store(tmp_path / "training"), Store(tmp_path / "committed")
+    first = stored(training, "a" * 16, steps=5)
+    results.collect(training, committed)
+    one = set(committed.archive.iterdir())
+    copy_shards(committed.archive, training.archive)
+    assert results.collect(training, committed) == set()
+    shutil.rmtree(first.path)
+    assert training.run("a" * 16).result().steps == 5
+    stored(training, "a" * 16, steps=9)
+    assert results.collect(training, committed) == {"a" * 16}
+    assert one < set(committed.archive.iterdir())
+    assert committed.run("a" * 16).result().steps == 9
 
 
 def test_a_sweep_starts_its_longest_runs_first(tmp_path, monkeypatch):

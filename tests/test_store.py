@@ -22,7 +22,8 @@ from unstuck.config import load_spec
 from unstuck.models.transformer import Transformer
 from unstuck.runner.api import run_spec
 from unstuck.runner.execute import execute
-from unstuck.runner.sweep import expand, run_sweep, stored_results
+from unstuck.runner.sweep import expand, run_sweep
+from unstuck.runner.units import stored_results
 from unstuck.store.store import Damaged, Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import config
@@ -111,7 +112,7 @@ def test_while_one_process_has_a_run_another_leaves_it_alone(store):
             [sys.executable, "-c", script, str(store.path), spec.run_id], capture_output=True, text=True
         )
     assert done.stdout.strip() == "False"
-    assert execute(spec, store)["steps"] == 9
+    assert execute(spec, store).result.steps == 9
 
 
 def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatch, capsys):
@@ -120,7 +121,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatc
     def full(self, name, write):
         raise OSError(28, "No space left on device", name)
 
-    monkeypatch.setattr("unstuck.store.store.RunDirectory._replace", full)
+    monkeypatch.setattr("unstuck.store.run_directory.RunDirectory._replace", full)
     assert main(["train", "regression", *TINY, "seed=99", "--out", str(store.path)]) == 1
     assert "No space left on device" in capsys.readouterr().err
     monkeypatch.undo()
@@ -133,7 +134,7 @@ def test_a_diverging_run_does_not_stop_a_sweep(tmp_path):
     done = run_sweep(specs, Store(tmp_path), workers=2).as_json()
     assert (done["runs"], done["diverged"], done["finished"]) == (4, 2, 2)
     again = run_sweep(specs, Store(tmp_path), workers=2)
-    assert all(r["cached"] for r in again.results.values())
+    assert all(r.cached for r in again.results.values())
 
 
 @pytest.mark.slow
@@ -176,11 +177,11 @@ def test_in_a_race_a_run_is_stopped_once_it_has_passed_the_best_plateau(tmp_path
     assert stored_results(race, store) is None
     done = run_sweep([race], store, workers=1)
     first, second, third = (done.results[spec.run_id] for spec in race)
-    assert first["status"] == "emerged"
-    best = min(r["plateau_steps"] for r in (first, second) if r["plateau_steps"])
-    assert (third["status"], third["steps"]) == ("censored", math.ceil(best))
+    assert first.result.status == "emerged"
+    best = min(r.result.plateau_steps for r in (first, second) if r.result.plateau_steps)
+    assert (third.result.status, third.result.steps) == ("censored", math.ceil(best))
     assert len(stored_results(race, store)) == 3
-    assert all(r["cached"] for r in run_sweep([race], store, workers=1).results.values())
+    assert all(r.cached for r in run_sweep([race], store, workers=1).results.values())
 
 
 def test_a_class_that_no_worker_could_import_is_swept_in_this_process(tmp_path):
@@ -233,7 +234,7 @@ def test_the_checkpoint_of_another_run_is_not_used(tmp_path):
     (here / "checkpoint/state.safetensors").write_bytes((there / "checkpoint/state.safetensors").read_bytes())
     with pytest.warns(Damaged, match="starts anew"):
         again = execute(load_spec("regression", [*TINY, "train.max_steps=9", "model.width=8"]), Store(tmp_path))
-    assert (again["steps"], again["resumed_from"]) == (9, 0)
+    assert (again.result.steps, again.result.resumed_from) == (9, 0)
 
 
 def test_a_disk_that_takes_no_checkpoint_is_a_sentence(tmp_path, monkeypatch, capsys):
@@ -326,8 +327,8 @@ def assert_as_if_undisturbed(out: Path, stops: int, calm: Store) -> None:
     resumed = 0
     for spec in specs:
         a, b = calm.run(spec.run_id), Store(out).run(spec.run_id)
-        assert a.curve().equals(b.curve())
-        x, y = a.read_checkpoint().tensors, b.read_checkpoint().tensors
+        assert a.curve() == b.curve()
+        x, y = (run.read_checkpoint()["tensors"] for run in (a, b))
         assert x.keys() == y.keys()
         assert all(torch.equal(x[k], y[k]) for k in x)
         status = json.loads((b.path / "status.json").read_text())

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -21,8 +20,11 @@ from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.papers.reproduce import redraw
 from unstuck.runner.api import run_spec
-from unstuck.runner.execute import execute, is_spec_of
-from unstuck.runner.sweep import run_sweep, stored_results
+from unstuck.runner.budget import is_spec_of
+from unstuck.runner.execute import execute
+from unstuck.runner.sweep import run_sweep
+from unstuck.runner.units import stored_results
+from unstuck.store.archive import archived_runs
 from unstuck.store.store import Damaged, RunDirectory, Store
 from unstuck.tasks.single_location import SingleLocation
 
@@ -70,7 +72,7 @@ def test_a_link_in_the_place_of_a_partial_file_is_not_written_through(tmp_path, 
     directory = Store(tmp_path / "runs").run(tiny().run_id)
     directory.path.mkdir(parents=True)
     (directory.path / name).symlink_to(outside)
-    assert execute(tiny(), Store(tmp_path / "runs"))["steps"] == 6
+    assert execute(tiny(), Store(tmp_path / "runs")).result.steps == 6
     assert outside.read_text() == "mine"
 
 
@@ -86,7 +88,7 @@ def test_a_linked_checkpoint_directory_is_neither_written_nor_read(tmp_path):
     (directory.path / "checkpoint").rename(elsewhere / "checkpoint")
     (directory.path / "checkpoint").symlink_to(elsewhere / "checkpoint")
     with pytest.warns(Damaged, match=r"state\.safetensors"):
-        assert execute(tiny("train.max_steps=9"), store)["resumed_from"] == 0
+        assert execute(tiny("train.max_steps=9"), store).result.resumed_from == 0
     assert (elsewhere / "checkpoint/state.safetensors").is_file()
 
 
@@ -272,7 +274,7 @@ def test_a_run_whose_curve_is_lost_is_not_done(tmp_path, damage):
     curve = directory.curve()
     for again in (
         lambda: execute(tiny(), store),
-        lambda: run_sweep([tiny()], store, workers=0).results[whole["run_id"]],
+        lambda: run_sweep([tiny()], store, workers=0).results[whole.run_id],
     ):
         damage(directory.path / "curve.parquet")
         directory.remove_checkpoint()
@@ -280,10 +282,10 @@ def test_a_run_whose_curve_is_lost_is_not_done(tmp_path, damage):
             assert stored_results([tiny()], store) is None
         with pytest.warns(Damaged, match=r"curve\.parquet"):
             result = again()
-        assert not result["cached"]
-        assert result["final"] == whole["final"]
-        pd.testing.assert_frame_equal(directory.curve(), curve)
-    assert execute(tiny(), store)["cached"]
+        assert not result.cached
+        assert result.result.final == whole.result.final
+        assert directory.curve() == curve
+    assert execute(tiny(), store).cached
 
 
 def test_a_run_is_finished_only_when_its_curve_is_on_disk(tmp_path, monkeypatch):
@@ -339,12 +341,12 @@ def test_the_checkpoint_of_another_seed_is_not_trained_on(tmp_path):
     first.write_bytes(second.read_bytes())
     with pytest.warns(Damaged, match=f"{tiny().run_id}.*{tiny('seed=1').run_id}"):
         again = execute(tiny(), store)
-    assert again["resumed_from"] == 0
-    assert again["final"] == execute(tiny(), Store(tmp_path / "calm"))["final"]
+    assert again.result.resumed_from == 0
+    assert again.result.final == execute(tiny(), Store(tmp_path / "calm")).result.final
 
 
 def test_a_checkpoint_with_a_flipped_bit_is_not_trained_on(tmp_path):
-    calm = execute(tiny(), Store(tmp_path / "calm"))["final"]
+    calm = execute(tiny(), Store(tmp_path / "calm")).result.final
     for place in (0.1, 0.35, 0.6, 0.9, 0.999):
         store = Store(tmp_path / str(place))
         stopped(tiny(), store, 3)
@@ -354,22 +356,22 @@ def test_a_checkpoint_with_a_flipped_bit_is_not_trained_on(tmp_path):
         path.write_bytes(bytes(content))
         with pytest.warns(Damaged, match=r"state\.safetensors"):
             again = execute(tiny(), store)
-        assert (again["resumed_from"], again["final"]) == (0, calm)
+        assert (again.result.resumed_from, again.result.final) == (0, calm)
 
 
 def test_a_checkpoint_of_an_earlier_version_goes_on_beside_its_own_specification(tmp_path):
-    calm = execute(tiny(), Store(tmp_path / "calm"))["final"]
+    calm = execute(tiny(), Store(tmp_path / "calm")).result.final
     store = Store(tmp_path / "runs")
     stopped(tiny(), store, 3)
     directory = store.run(tiny().run_id)
     unsign(directory.path / "checkpoint/state.safetensors")
     again = execute(tiny(), store)
-    assert (again["resumed_from"], again["final"]) == (3, calm)
+    assert (again.result.resumed_from, again.result.final) == (3, calm)
     for write in (lambda: (directory.path / "spec.yaml").unlink(), lambda: directory.write_spec(tiny("seed=1"))):
         unsign(directory.path / "checkpoint/state.safetensors")
         write()
         with pytest.warns(Damaged, match=r"state\.safetensors"):
-            assert execute(tiny("train.max_steps=9"), store)["resumed_from"] == 0
+            assert execute(tiny("train.max_steps=9"), store).result.resumed_from == 0
         directory.remove_checkpoint()
         (directory.path / "status.json").unlink()
         stopped(tiny(), store, 3)
@@ -389,7 +391,7 @@ def test_an_unsigned_checkpoint_of_a_class_of_ones_own_goes_on(tmp_path):
     store = Store(tmp_path)
     stopped(spec, store, 3)
     unsign(store.run(spec.run_id).path / "checkpoint/state.safetensors")
-    assert execute(spec, store)["resumed_from"] == 3
+    assert execute(spec, store).result.resumed_from == 3
 
 
 # -- one bad run never hides the others
@@ -429,9 +431,9 @@ def test_an_odd_status_hides_no_other_run(tmp_path, change, capsys):
 
 
 def test_stored_results_are_written_as_they_were_read():
-    paths = sorted((RESULTS / "store").glob("*/status.json"))
-    assert paths
-    for path in paths:
-        status = json.loads(path.read_text())
-        result = RunDirectory(path.parent).result()
+    runs = archived_runs(Store(RESULTS / "store").archive)
+    assert runs
+    for run_id, archived in runs.items():
+        status = json.loads(archived.status_text)
+        result = RunDirectory(RESULTS / "store" / run_id).result()
         assert json.dumps(result.model_dump()) == json.dumps(status["result"])

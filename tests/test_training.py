@@ -12,7 +12,8 @@ from unstuck.config import load_spec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
-from unstuck.runner.execute import execute, satisfies, truncate
+from unstuck.runner.budget import satisfies, truncate
+from unstuck.runner.execute import execute
 from unstuck.store.store import Result, Store
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.theory import Flow
@@ -159,12 +160,12 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
         store = Store(tmp_path / str(stop_at))
         calls = iter(range(10**6))
         first = execute(spec, store, stop=lambda calls=calls, at=stop_at: next(calls) >= at, keep=True)
-        assert first["status"] == "stopped"
+        assert first.result.status == "stopped"
         again = execute(spec, store, keep=True)
-        assert (again["status"], again["resumed_from"]) == ("finished", stop_at)
+        assert (again.result.status, again.result.resumed_from) == ("finished", stop_at)
         directory = store.run(spec.run_id)
-        assert directory.curve().equals(expected.curve.to_frame())
-        assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
+        assert directory.curve() == expected.curve
+        assert same_tensors(directory.read_checkpoint()["tensors"], whole.checkpoint().tensors)
 
 
 def test_the_same_bits_also_with_evaluations_near_the_threshold(tmp_path):
@@ -180,28 +181,28 @@ def test_the_same_bits_also_with_evaluations_near_the_threshold(tmp_path):
         execute(spec, store, stop=lambda calls=calls, at=stop_at: next(calls) >= at, keep=True)
         again = execute(spec, store, keep=True)
         directory = store.run(spec.run_id)
-        assert again["plateau_steps"] == expected.plateau_steps
-        assert directory.curve().equals(expected.curve.to_frame())
-        assert same_tensors(directory.read_checkpoint().tensors, whole.checkpoint().tensors)
+        assert again.result.plateau_steps == expected.plateau_steps
+        assert directory.curve() == expected.curve
+        assert same_tensors(directory.read_checkpoint()["tensors"], whole.checkpoint().tensors)
 
 
 def test_a_larger_budget_continues_a_censored_run_and_the_same_is_cached(tmp_path):
     store = Store(tmp_path)
     short = execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store)
-    assert (short["status"], short["steps"], short["plateau_steps"]) == ("censored", 20, None)
-    assert execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store)["cached"]
+    assert (short.result.status, short.result.steps, short.result.plateau_steps) == ("censored", 20, None)
+    assert execute(tiny("train.max_steps=20", "train.thresholds=1e-9"), store).cached
     longer = execute(tiny("train.max_steps=50", "train.thresholds=1e-9"), store)
-    assert (longer["cached"], longer["resumed_from"], longer["steps"]) == (False, 20, 50)
+    assert (longer.cached, longer.result.resumed_from, longer.result.steps) == (False, 20, 50)
     straight = Run(tiny("train.max_steps=50", "train.thresholds=1e-9")).advance()
     # the shorter run looked once more at its own end; all rows they share are equal
-    both = store.run(short["run_id"]).curve().merge(straight.curve.to_frame(), how="inner")
+    both = store.run(short.run_id).curve().to_frame().merge(straight.curve.to_frame(), how="inner")
     assert len(both) >= len(straight.curve) - 1
 
 
 def test_a_diverging_run_is_named_with_its_step(tmp_path):
     result = execute(tiny("optim.name=sgd", "optim.lr=100", "train.max_steps=200"), Store(tmp_path))
-    assert result["status"] == "diverged"
-    assert 0 < result["steps"] < 200
+    assert result.result.status == "diverged"
+    assert 0 < result.result.steps < 200
 
 
 def test_after_keeps_training_after_the_crossing():
@@ -254,34 +255,34 @@ def test_a_threshold_nobody_looked_out_for_is_not_answered_from_the_store(tmp_pa
         store = Store(tmp_path / first)
         before = execute(tiny(*easy, f"train.thresholds={first}"), store)
         asked = execute(tiny(*easy, "train.thresholds=0.3"), store)
-        assert (asked["status"], asked["cached"]) == ("emerged", False)
-        assert asked["plateau_steps"] == pytest.approx(truth[0.3], rel=0.02)
-        assert asked["steps"] >= before["steps"]
+        assert (asked.result.status, asked.cached) == ("emerged", False)
+        assert asked.result.plateau_steps == pytest.approx(truth[0.3], rel=0.02)
+        assert asked.result.steps >= before.result.steps
         again = execute(tiny(*easy, f"train.thresholds={first}"), store)
-        assert (again["status"], again["cached"]) == (before["status"], True)
+        assert (again.result.status, again.cached) == (before.result.status, True)
         if first == "0.2":
-            assert again["plateau_steps"] == pytest.approx(truth[0.2], rel=0.02)
+            assert again.result.plateau_steps == pytest.approx(truth[0.2], rel=0.02)
 
 
 def test_going_over_a_finished_run_again_leaves_its_result_until_there_is_more(tmp_path):
     store, easy = Store(tmp_path), ["task.T=2", "task.d=1", "train.max_steps=2000", "train.thresholds=0.3"]
     first = execute(tiny(*easy), store)
-    curve = store.run(first["run_id"]).curve()
+    curve = store.run(first.run_id).curve()
     calls = iter(range(10**6))
     stopped = execute(tiny(*easy, "train.after=50"), store, stop=lambda: next(calls) >= 5)
-    assert stopped["status"] == "stopped"
-    assert execute(tiny(*easy), store)["plateau_steps"] == first["plateau_steps"]
-    assert store.run(first["run_id"]).curve().equals(curve)
+    assert stopped.result.status == "stopped"
+    assert execute(tiny(*easy), store).result.plateau_steps == first.result.plateau_steps
+    assert store.run(first.run_id).curve() == curve
     longer = execute(tiny(*easy, "train.after=50"), store)
-    assert (longer["resumed_from"], longer["plateau_steps"]) == (5, first["plateau_steps"])
-    assert longer["steps"] >= first["plateau_steps"] + 50
+    assert (longer.result.resumed_from, longer.result.plateau_steps) == (5, first.result.plateau_steps)
+    assert longer.result.steps >= first.result.plateau_steps + 50
 
 
 def test_the_plateau_belongs_to_the_threshold_asked_for(tmp_path):
     store, easy = Store(tmp_path), ["task.T=2", "task.d=1", "train.max_steps=2000"]
     both = execute(tiny(*easy, "train.thresholds=[0.3,0.2]"), store, keep=True)
     one = execute(tiny(*easy, "train.thresholds=0.3", "train.after=60"), store)
-    assert (one["threshold"], one["plateau_steps"]) == (0.3, both["crossings"]["0.3"])
+    assert (one.result.threshold, one.result.plateau_steps) == (0.3, both.result.crossings["0.3"])
 
 
 def test_an_evaluation_that_explodes_is_a_divergence():
@@ -333,8 +334,8 @@ def test_a_smaller_budget_gets_the_numbers_of_its_own_end(tmp_path):
     long, short = (load_spec("regression", [*words, f"train.max_steps={n}"]) for n in (60, 10))
     execute(long, Store(tmp_path))
     stored, fresh = execute(short, Store(tmp_path)), execute(short, Store(tmp_path / "fresh"))
-    assert (stored["cached"], stored["steps"], fresh["steps"]) == (True, 10, 10)
-    assert stored["final"]["test_loss"] > 1.5 * execute(long, Store(tmp_path))["final"]["test_loss"]
+    assert (stored.cached, stored.result.steps, fresh.result.steps) == (True, 10, 10)
+    assert stored.result.final["test_loss"] > 1.5 * execute(long, Store(tmp_path)).result.final["test_loss"]
     settings = {"train": short.train, "optim": short.optim, "seed": short.seed}
     assert unstuck.train(short.task, short.model, out=tmp_path, **settings).curve.steps.max() <= 10
 
@@ -363,7 +364,7 @@ def test_what_a_run_that_diverged_says_of_another_budget(words, status, plateau,
 def test_a_run_with_maps_goes_on_from_its_checkpoint(tmp_path):
     words = [*TINY, "train.thresholds=1e-9", "train.maps=[0,5]"]
     execute(load_spec("regression", [*words, "train.max_steps=20"]), Store(tmp_path))
-    assert execute(load_spec("regression", [*words, "train.max_steps=40"]), Store(tmp_path))["resumed_from"] == 20
+    assert execute(load_spec("regression", [*words, "train.max_steps=40"]), Store(tmp_path)).result.resumed_from == 20
 
 
 def test_a_table_says_what_its_results_looked_out_for(tmp_path):

@@ -255,7 +255,7 @@ def test_old_columns_of_a_watch_are_those_of_all_rows(tmp_path):
     old = pd.read_parquet(saved).rename(columns=lambda c: c.replace("row_entropy", "entropy"))
     old.to_parquet(saved)
     assert "entropy_0_0" in old
-    assert RunDirectory(tmp_path / "mine").curve().equals(watch.curve.to_frame())
+    assert RunDirectory(tmp_path / "mine").curve() == watch.curve
     assert read_curve(tmp_path / "mine").measures == watch.curve.measures == ["row_entropy", "distance"]
     assert Watch(model, tokens).load(tmp_path / "mine").curve == watch.curve
 
@@ -765,7 +765,7 @@ def test_a_resumed_watch_goes_on_and_a_run_of_its_own_is_left_alone(tmp_path):
     assert curve["train_loss"].tolist() == list(range(8))
     small = load_spec("regression", ["task.T=4", "task.d=2", "model.width=8", "train.max_steps=3"])
     run = execute(small, Store(tmp_path))
-    before = (tmp_path / run["run_id"] / "curve.parquet").read_bytes()
+    before = (tmp_path / run.run_id / "curve.parquet").read_bytes()
     with pytest.raises(BadInput, match="this one holds a run"):
-        watched(range(5)).save(tmp_path / run["run_id"])
-    assert (tmp_path / run["run_id"] / "curve.parquet").read_bytes() == before
+        watched(range(5)).save(tmp_path / run.run_id)
+    assert (tmp_path / run.run_id / "curve.parquet").read_bytes() == before

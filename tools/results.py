@@ -1,17 +1,18 @@
 """Do the next unfinished runs of all trained figures, in the order of their tiers; or collect what is finished.
 
     python tools/results.py --store DIR --minutes 140    train in DIR, two one-thread workers; write nothing else
-    python tools/results.py --store DIR --collect        copy finished runs from DIR into results/store, rewrite the
+    python tools/results.py --store DIR --collect        archive finished runs of DIR in results/store, rewrite the
                                                          figures they belong to, the docs' tables, results/TODO.md
     python tools/results.py --collect                    rewrite all figures from results/store
+    python tools/results.py --merge-shards               put the shards of results/store into one a family
 
-DIR lies outside every checkout and keeps unfinished runs with their checkpoints. Train from a git worktree of a
+DIR lies outside every checkout and keeps unfinished runs with their checkpoints; of results/store it gets a copy of the
+shards. Train from a git worktree of a
 committed state, so that editing never disturbs a run; `make runs` and `make results` do both (CONTRIBUTING.md).
 """
 
 import argparse
 import json
-import shutil
 import signal
 import sys
 import time
@@ -26,13 +27,14 @@ from unstuck.papers.lab import TieredRun, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
 from unstuck.runner.cost import predicted_cost, predicted_seconds
-from unstuck.runner.sweep import run_sweep, stored_results
+from unstuck.runner.sweep import run_sweep
+from unstuck.runner.units import stored_results
+from unstuck.store.shards import archive_runs, copy_shards, merge_shards
 from unstuck.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 STORE = RESULTS / "store"
-CHECKPOINTS = ("checkpoint", "predictions.safetensors", ".lock")  # what is not copied: of no use without its machine
 
 
 def trained_figures() -> dict[str, list[TieredRun]]:
@@ -91,24 +93,17 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     return left_in_all
 
 
-def copy_finished(source: Store, target: Store) -> set[str]:
-    """Copy what is finished and not yet there, or there with fewer steps; returns the ids."""
-    copied = set()
+def collect(source: Store, target: Store) -> set[str]:
+    """Archive in `target` what is finished in `source` and not there yet, or with fewer steps; returns the ids."""
+    new = []
     for run in source:
         theirs, mine = ((place.run(run.path.name).status() or {}) for place in (source, target))
-        if theirs.get("state") != "finished" or mine.get("result") == theirs["result"]:
+        here = (run.path / "status.json").is_file()  # what the source has from an archive was collected before
+        if not here or theirs.get("state") != "finished" or mine.get("result") == theirs["result"]:
             continue
-        place = target.path / run.path.name
-        further = max(mine.get("step", 0), (mine.get("result") or {}).get("steps", 0)) > theirs["result"]["steps"]
-        if further or target.run(run.path.name).is_locked():  # a longer run, perhaps under way, is not given up for it
-            continue
-        partial = target.path / f".{run.path.name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(run.path, partial, ignore=shutil.ignore_patterns(*CHECKPOINTS))
-        shutil.rmtree(place, ignore_errors=True)
-        partial.rename(place)
-        copied.add(run.path.name)
-    return copied
+        if max(mine.get("step", 0), (mine.get("result") or {}).get("steps", 0)) <= theirs["result"]["steps"]:
+            new.append(run.path)
+    return archive_runs(new, target.archive)
 
 
 def train(
@@ -156,11 +151,15 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background starts with it ignored
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, metavar="DIR", help="where runs are trained, outside every checkout")
-    parser.add_argument("--collect", action="store_true", help="train nothing; copy and rewrite")
+    parser.add_argument("--collect", action="store_true", help="train nothing; archive and rewrite")
+    parser.add_argument("--merge-shards", action="store_true", help="train nothing; one shard a family")
     parser.add_argument("--minutes", type=float, default=140.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--first", nargs="*", default=[], metavar="NAME", help="figures or ids of runs that come first")
     arguments = parser.parse_args()
+    if arguments.merge_shards:
+        merge_shards(Store(STORE).archive)
+        return 0
     provenance()  # of the code as it is now, and will still be when tables are written
     figures = trained_figures()
     ids = {run.spec.run_id for runs in figures.values() for run in runs}
@@ -174,14 +173,14 @@ def main() -> int:
             parser.error("--store: runs are trained in a directory outside this checkout, such as ../store")
         store = Store(arguments.store)
         store.path.mkdir(parents=True, exist_ok=True)
-        copy_finished(Store(STORE), store)
+        copy_shards(Store(STORE).archive, store.archive)
         try:
             train(figures, store, arguments.first, arguments.minutes, arguments.workers)
         except KeyboardInterrupt:
             print("stopped; runs go on from their checkpoints", file=sys.stderr)
         return 0
-    new = copy_finished(Store(arguments.store), Store(STORE)) if arguments.store is not None else None
-    print(f"{len(new or ())} runs copied")
+    new = collect(Store(arguments.store), Store(STORE)) if arguments.store is not None else None
+    print(f"{len(new or ())} runs archived")
     write_results(figures, Store(STORE), new)
     import generate_docs
 

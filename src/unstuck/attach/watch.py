@@ -206,8 +206,8 @@ class Watch:
         curve = self._written_by_a_watch(directory).curve()
         if curve is None:
             raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
-        known = curve if before is None else curve[curve["step"] < _whole_step(before)]
-        rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_dict("records"))
+        known = curve if before is None else curve.rows(curve.steps < _whole_step(before))
+        rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_frame().to_dict("records"))
         self.rows = [{sys.intern(k): v for k, v in row.items() if v == v} for row in rows]
         return self
 
@@ -225,7 +225,8 @@ class Watch:
             known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
             curve[TRAIN_LOSS] = known.fillna(curve["loss"])
         if before is not None:
-            curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
+            earlier = before.rows(before.steps < curve["step"].min()).to_frame()
+            curve = pd.concat([earlier, curve], ignore_index=True)
         run.write_curve(curve)
         last = int(curve["step"].iloc[-1]) if len(curve) else 0
         run.write_watched(type(self.model).__name__, last, self.seen_with)

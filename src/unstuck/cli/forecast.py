@@ -105,7 +105,7 @@ def _ended(source: Path) -> tuple[str, float | None]:
     """What a run of ours came to, and when it left its plateau, if it has."""
     from unstuck.store.store import RunDirectory
 
-    row = RunDirectory(source).row() if source.is_dir() else None
+    row = None if source.is_file() else RunDirectory(source).row()
     return ("", None) if row is None else (row["status"], row["plateau_steps"] if row["status"] == "emerged" else None)
 
 
@@ -156,7 +156,7 @@ def _opinion(source: Path, store: Path, formula: str | None) -> tuple[float, flo
     from unstuck.laws import read_table
     from unstuck.store.store import RunDirectory, flatten
 
-    spec = RunDirectory(source).spec() if source.is_dir() else None
+    spec = None if source.is_file() else RunDirectory(source).spec()
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), to ask a law about it")
     try:

@@ -85,19 +85,19 @@ def train(
                 for observer in (show, *trackers):
                     observer(run)
 
-            result = execute(run, Store(out), stop=interrupted, on_row=on_row, keep=keep)
+            done = execute(run, Store(out), stop=interrupted, on_row=on_row, keep=keep)
     finally:
         for tracker in trackers:
             tracker.close()
-    if result["status"] == "busy":
-        say(f"unstuck: another process is training this run ({result['run_id']}).")
+    if done is None:
+        say(f"unstuck: another process is training this run ({run.run_id}).")
         raise typer.Exit(1)
-    if result["status"] == "stopped":
+    if done.result.status == "stopped":
         raise KeyboardInterrupt
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(done.as_dict()))
         return
-    explain_run(run, result, out)
+    explain_run(run, done, out)
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from unstuck.config.plain_yaml import LARGEST, NotPlain, plain_yaml
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 from unstuck.errors import BadInput, InvalidCombination, nearest
+from unstuck.tasks._repeating import repeating
 
 #: What pydantic says less plainly.
 PLAINLY = {
@@ -168,8 +169,6 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         raise BadInput("schedule.name", "not given", f"adaptive, for schedule.{next(iter(idle))} to have an effect")
     spec = RunSpec(**parts, seed=seed)
     if spec.schedule.name != "none":
-        from unstuck.tasks._repeating import repeating
-
         repeating(spec.task, spec.schedule.key, spec.schedule.most)  # is there such a task?
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
         raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from unstuck.curve import STEP, Curve, Source, is_loss
 from unstuck.errors import BadInput, InvalidCombination
-from unstuck.store.store import RunDirectory
+from unstuck.store.store import RunDirectory, Store
 
 from .plateau import LATELY, diverged
 
@@ -30,6 +30,8 @@ def read_curve(source: str | Path) -> Curve:
     """The curve of a run directory or a file, with whatever was recorded, in the order of steps."""
     path = Path(source)
     if not path.exists():
+        if (archived := RunDirectory(path).curve()) is not None:
+            return archived.sorted()
         raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
     if path.is_dir():
         table = _directory(path)
@@ -60,7 +62,7 @@ def _directory(path: Path) -> pd.DataFrame:
     offline = sorted(path.glob("*.wandb"))
     if offline:
         return _wandb(offline[-1])
-    runs = sorted(p.parent.name for p in path.glob("*/curve.parquet"))
+    runs = [run.path.name for run in Store(path)]
     if runs:
         raise BadInput("SOURCE", str(path), f"one run of this store, such as {path / runs[-1]}")
     waits = " (it has begun; the curve is written with its first checkpoint)" if (path / "status.json").exists() else ""

@@ -17,10 +17,10 @@ import pandas as pd
 
 from unstuck.config.load import build_spec, merge, read_source
 from unstuck.config.run import RunSpec
+from unstuck.runner.budget import stored_result
 from unstuck.runner.cost import predicted_cost
-from unstuck.runner.execute import stored_result
-from unstuck.runner.sweep import stored_results
-from unstuck.store.store import Result, Store
+from unstuck.runner.units import stored_results
+from unstuck.store.store import Store
 
 from .figure import Claim, Job
 
@@ -136,19 +136,19 @@ def finished(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -
     rows = []
     where = Store(store)
     for unit in units(runs):
-        for spec, result in zip(unit, stored_results(unit, where) or [], strict=False):
-            o = spec.optim
+        for spec, done in zip(unit, stored_results(unit, where) or [], strict=False):
+            o, result = spec.optim, done.result
             rows.append(
                 {
                     "run_id": spec.run_id,
                     **_settings(spec, ("layers", "heads", "layer_norm", "query", *also)),
                     **{"optim": o.name, "lr": o.lr, "batch": spec.train.batch, "seed": spec.seed},
-                    "thresholds": json.dumps(Result.model_validate(result).thresholds),
-                    "status": result["status"],
-                    "plateau_steps": result["plateau_steps"],
-                    **{f"crossing_{threshold}": step for threshold, step in result["crossings"].items()},
-                    "steps": result["steps"],
-                    "seconds": round(result["seconds"], 1),
+                    "thresholds": json.dumps(result.thresholds),
+                    "status": result.status,
+                    "plateau_steps": result.plateau_steps,
+                    **{f"crossing_{threshold}": step for threshold, step in result.crossings.items()},
+                    "steps": result.steps,
+                    "seconds": round(result.seconds, 1),
                 }
             )
     return pd.DataFrame(rows)
@@ -175,8 +175,8 @@ def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
         curve = directory.curve() if stored_result(directory, spec) is not None else None
         if curve is not None:
             sizes = _settings(spec, ("heads", "layer_norm", "query")) | {"lr": spec.optim.lr, "seed": spec.seed}
-            asked = curve[curve["step"] <= spec.train.max_steps]  # another figure may have wanted it longer
-            parts.append(asked.assign(run_id=spec.run_id, **sizes))
+            asked = curve.truncate(spec.train.max_steps)  # another figure may have wanted it longer
+            parts.append(asked.to_frame().assign(run_id=spec.run_id, **sizes))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

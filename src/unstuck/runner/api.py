@@ -56,15 +56,14 @@ def train(
     spec = run_spec(task, model, optim=optim, train=train, seed=seed)
     if out is None:
         return Run(spec).advance()
-    result = execute(spec, Store(out))
-    if result["status"] == "busy":
+    done = execute(spec, Store(out))
+    if done is None:
         raise InvalidCombination(f"another process is at this run ({spec.run_id} in {out})")
-    stored = Store(out).run(spec.run_id).curve()
-    curve = Curve.from_rows([]) if stored is None else Curve.from_frame(stored, "run")
+    curve = Store(out).run(spec.run_id).curve() or Curve.from_rows([])
     if len(curve):  # asked for longer at another time, it has gone on
-        curve = curve.truncate(max(result["steps"], curve.steps[0]))
-    keep = set(RunResult.__dataclass_fields__)
-    return RunResult(**{"watched": [], **{k: v for k, v in result.items() if k in keep}}, curve=curve)
+        curve = curve.truncate(max(done.result.steps, curve.steps[0]))
+    found = {"watched": []} | done.result.model_dump(include=set(RunResult.__dataclass_fields__))
+    return RunResult(**found, curve=curve)
 
 
 def run_spec(

@@ -1,84 +1,52 @@
 """Carry out one run in a store: cached if it is there, resumed if it was stopped, checkpointed as it goes.
 
 A finished result is never lost. Where more is asked of a run than its result says and no checkpoint leads on from it,
-it is trained anew, on the way passing all it passed before; until then the old result and curve stay.
+it is trained again from its start, on the way passing all it passed before; until then the old result and curve stay.
 """
 
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
-from unstuck.config.load import check
-from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
+from unstuck.config.run import RunSpec
+from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
+from unstuck.probes.circuit import find_circuit, in_words
+from unstuck.probes.maps import attention_table
+from unstuck.runner.budget import covering, is_spec_of, stored_result, truncate
+from unstuck.schedule.repetition import repetition_of
 from unstuck.store.store import Result, RunDirectory, Store
+from unstuck.training.loop import Checkpoint, Run, RunResult
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
 MAP_SEQUENCES = 256  # whose mean attention is kept, where what matters is positions, not tokens
 CIRCUIT = 512  # sequences on which ablations are judged
-ENDED = ("emerged", "censored", "diverged", "finished")
 
 
-def stored_result(directory: RunDirectory, spec: RunSpec) -> Result | None:
-    """The result on disk, in terms of `spec`, if it answers what that asks and its curve can be read."""
-    result = directory.result()
-    if result is None or not satisfies(result, spec) or not directory.has_curve():
-        return None
-    return truncate(result, spec)
+@dataclass(frozen=True)
+class Executed:
+    """A run's result in its store, and whether it was there already."""
 
+    run_id: str
+    result: Result
+    cached: bool
 
-def satisfies(result: Result, spec: RunSpec) -> bool:
-    """Does a result already answer what `spec` asks (the same run, another budget)?"""
-    if result.status not in ENDED:
-        return False
-    if not set(_names(spec.thresholds)) <= set(_names(result.thresholds)):
-        return False  # nobody looked
-    if result.status == "diverged":
-        return True
-    t, crossings = spec.train, result.crossings
-    if t.compare and list(t.compare) != result.compared:  # ref_1, ref_2, ... are in their order
-        return False
-    if t.predictions and not result.predicted:
-        return False
-    if not {x for x in t.maps if x <= result.steps} <= set(result.mapped):
-        return False
-    if result.steps >= t.max_steps:
-        return True
-    wanted = _names(t.thresholds)
-    if not wanted or any(w not in crossings for w in wanted):
-        return False
-    last = max(crossings[w] for w in wanted)
-    return result.steps >= max(last + t.after, t.at_least)
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as `unstuck train --json` prints them."""
+        return {"run_id": self.run_id, **self.result.model_dump(), "cached": self.cached}
 
-
-def _names(thresholds: Sequence[float]) -> list[str]:
-    return [f"{x:g}" for x in thresholds]
-
-
-def truncate(result: Result, spec: RunSpec) -> Result:
-    """A stored result in terms of the thresholds and the budget asked for now."""
-    t, wanted, end = spec.train, spec.thresholds, spec.train.max_steps
-    crossings = {name: step for name, step in result.crossings.items() if step <= end}
-    if result.status == "diverged" and end >= result.steps:
-        over = max((crossings.get(f"{x:g}", math.inf) for x in wanted), default=math.inf)
-        if max(over + t.after, t.at_least) > result.steps:
-            return result  # before it would have been over
-    emerged = bool(wanted) and all(f"{x:g}" in crossings for x in wanted)
-    changes: dict[str, Any] = {
-        "status": ("emerged" if emerged else "censored") if wanted else "finished",
-        "plateau_steps": crossings[f"{wanted[-1]:g}"] if emerged else None,
-        "threshold": wanted[-1] if wanted else None,
-        "crossings": crossings,
-        "steps": min(result.steps, end),
-    }
-    return result.model_copy(update=changes)
+    def __getitem__(self, key: str) -> Any:
+        warnings.warn(
+            "what `execute` returns is no longer a dict: its attributes are run_id, result and cached, and [...] goes "
+            "with the next release",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.as_dict()[key]
 
 
 def execute(
@@ -86,138 +54,134 @@ def execute(
     store: Store,
     *,
     stop: Callable[[], bool] = lambda: False,
-    on_row: Callable[[Any], None] = lambda run: None,
+    on_row: Callable[[Run], None] = lambda run: None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep: bool = False,
-) -> dict[str, Any]:
-    """Run `spec` in `store` and return its result as plain values, with `run_id`, `cached` and `resumed_from`.
+) -> Executed | None:
+    """Run `spec` in `store`; None, and nothing is done, where another process works on the same run.
 
-    Where another process works on the same run, `status` is "busy" and nothing is done. A run that emerged
-    keeps its last checkpoint only if asked to: it is twenty megabytes, and only a larger `train.after` would
-    need it.
+    A run that emerged keeps its last checkpoint only if asked to: it is twenty megabytes, and only a larger
+    `train.after` would need it.
     """
     directory = store.run(spec.run_id)
+    if not directory.path.exists() and (found := _known(spec, directory)) is not None:
+        return Executed(spec.run_id, found, cached=True)  # archived: there is nothing to lock
     with directory.lock() as mine:
         if not mine:
-            return {"run_id": spec.run_id, "status": "busy", "cached": False}
-        stored = stored_result(directory, spec)
-        if spec.train.predictions and not directory.has_predictions():
-            stored = None  # here, not in `stored_result`: in a committed store a finished comparison needs them no more
-        if stored is not None:
-            found = _at_its_last_step(stored, directory)
-        else:
-            found = _run(spec, directory, stop, on_row, checkpoint_seconds, keep)
-        return {"run_id": spec.run_id, **found.model_dump(), "cached": stored is not None}
+            return None
+        if (found := _known(spec, directory)) is not None:
+            return Executed(spec.run_id, found, cached=True)
+        session = _Session(spec, directory, checkpoint_seconds)
+        return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
 
 
-def _run(
-    asked: RunSpec,
-    directory: RunDirectory,
-    stop: Callable[[], bool],
-    on_row: Callable[[Any], None],
-    checkpoint_seconds: float,
-    keep: bool,
-) -> Result:
-    from unstuck.probes.circuit import find_circuit
-    from unstuck.probes.maps import attention_table
-    from unstuck.schedule.repetition import repetition_of
-    from unstuck.training.loop import Run
+def _known(spec: RunSpec, directory: RunDirectory) -> Result | None:
+    """The stored result, if it answers what is asked."""
+    if spec.train.predictions and not directory.has_predictions():
+        return None  # here, not in `stored_result`: in a committed store a finished comparison needs them no more
+    stored = stored_result(directory, spec)
+    return None if stored is None else _at_its_last_step(stored, directory.curve())
 
-    old = directory.result()
-    spec = asked if old is None else _covering(asked, old)
-    before = {} if old is None else {"result": old.model_dump()}
-    unsigned = is_spec_of(directory.spec(), spec)  # before it is written anew
-    directory.write_spec(spec)
-    others = [_to_compare(spec, RunDirectory(directory.path.parent / run_id)) for run_id in spec.train.compare]
-    run = directory.resume(
-        lambda checkpoint: Run(spec, checkpoint, references=others, repetition=repetition_of(spec)), unsigned=unsigned
-    )
-    directory.write_status({"state": "running", "step": run.step, **before})
-    saved = noted = time.monotonic()
 
-    def save() -> None:
-        directory.write_checkpoint(run.checkpoint())
-        if old is None or run.step >= old.steps:
-            directory.write_curve(pd.DataFrame(run.rows))
-        directory.write_status({"state": "running", "step": run.step, **before})
+class _Session:
+    """A run that is trained in its directory: what is written there, and when."""
 
-    def keep_map(run: Any) -> None:
-        many = MAP_SEQUENCES if hasattr(spec.task, "scored") else 1
-        directory.write_maps(attention_table(run.model, run.evaluator.sets["primary"][1], run.step, sequences=many))
+    def __init__(self, asked: RunSpec, directory: RunDirectory, checkpoint_seconds: float) -> None:
+        self.asked, self.directory, self.checkpoint_seconds = asked, directory, checkpoint_seconds
+        self.old = directory.result()
+        self.spec = spec = asked if self.old is None else covering(asked, self.old)
+        unsigned = is_spec_of(directory.spec(), spec)  # before it is replaced
+        directory.write_spec(spec)
+        store = Store(directory.path.parent)
+        others = [_to_compare(spec, store.run(run_id)) for run_id in spec.train.compare]
 
-    def on_step(run: Any) -> None:
-        nonlocal saved, noted
-        if run.step in spec.train.maps:
-            keep_map(run)
+        def resumed(state: dict[str, Any] | None) -> Run:
+            checkpoint = None if state is None else Checkpoint(**state)
+            return Run(spec, checkpoint, references=others, repetition=repetition_of(spec))
+
+        self.run = directory.resume(resumed, unsigned=unsigned)
+        self._note("running")
+        self.saved = self.noted = time.monotonic()
+
+    def train(self, stop: Callable[[], bool], on_row: Callable[[Run], None], keep: bool) -> Result:
+        """Train to the end, or until `stop()`."""
+        if self.run.step == 0:
+            self._on_step(self.run)
+        at_least = 0 if self.old is None else self.old.steps
+        trained = self.run.advance(stop=stop, on_row=on_row, on_step=self._on_step, at_least=at_least)
+        if trained.status == "stopped":
+            self._save("stopped")
+            return Result.of(trained)
+        return self._finish(trained, keep)
+
+    def _on_step(self, run: Run) -> None:
+        if run.step in self.spec.train.maps:
+            self._keep_map()
         now = time.monotonic()
-        if now - saved >= checkpoint_seconds:
-            save()
-            saved = noted = time.monotonic()
-        elif now - noted >= STATUS_SECONDS:
-            directory.write_status({"state": "running", "step": run.step, **before})
-            noted = now
+        if now - self.saved >= self.checkpoint_seconds:
+            self._save("running")
+            self.saved = self.noted = time.monotonic()
+        elif now - self.noted >= STATUS_SECONDS:
+            self._note("running")
+            self.noted = now
 
-    if run.step == 0:
-        on_step(run)
-    result = run.advance(stop=stop, on_row=on_row, on_step=on_step, at_least=0 if old is None else old.steps)
-    save()
-    found = Result.of(result)
-    if result.status == "stopped":
-        directory.write_status({"state": "stopped", "step": result.steps, **before})
-        return found
-    mapped = [step for step in spec.train.maps if step <= result.steps]
-    if spec.train.maps and result.steps not in mapped:
-        keep_map(run)
-        mapped.append(result.steps)
-    kept: dict[str, Any] = {"compared": list(spec.train.compare), "predicted": spec.train.predictions, "mapped": mapped}
-    if result.status == "emerged" and hasattr(spec.task, "chance") and "copying" in result.curve.measures:
-        circuit = find_circuit(run.model, *run.evaluator.primary(CIRCUIT), result.curve, spec.task.chance)
-        kept["circuit"] = circuit.as_dict()
-    if spec.train.predictions:
-        directory.write_predictions(run.evaluator.predictions())
-    # Last of all: it is finished when everything else is on disk.
-    directory.write_curve(result.curve.to_frame())
-    found = found.model_copy(update=kept)
-    directory.write_status({"state": "finished", "step": result.steps, "result": found.model_dump()})
-    if result.status in ("emerged", "diverged") and not keep:
-        directory.remove_checkpoint()
-    return _at_its_last_step(truncate(found, asked), directory)
+    def _save(self, state: str) -> None:
+        """Write what the run goes on from, and its curve once that has all that the old one has."""
+        self.directory.write_checkpoint(vars(self.run.checkpoint()))
+        if self.old is None or self.run.step >= self.old.steps:
+            self.directory.write_curve(Curve.from_rows(self.run.rows).to_frame())
+        self._note(state)
+
+    def _note(self, state: str) -> None:
+        before = {} if self.old is None else {"result": self.old.model_dump()}
+        self.directory.write_status({"state": state, "step": self.run.step, **before})
+
+    def _keep_map(self) -> None:
+        sequences = MAP_SEQUENCES if hasattr(self.spec.task, "scored") else 1
+        batch = self.run.evaluator.sets["primary"][1]
+        self.directory.write_maps(attention_table(self.run.model, batch, self.run.step, sequences=sequences))
+
+    def _finish(self, trained: RunResult, keep: bool) -> Result:
+        """Write what a run that has ended leaves: the status last, when everything else is on disk."""
+        keep = keep or trained.status in ("censored", "finished")  # a larger budget goes on from there
+        if keep:
+            self.directory.write_checkpoint(vars(self.run.checkpoint()))
+        result = Result.of(trained).model_copy(update=self._extras(trained))
+        self.directory.write_curve(trained.curve.to_frame())
+        self.directory.write_status({"state": "finished", "step": result.steps, "result": result.model_dump()})
+        if not keep:
+            self.directory.remove_checkpoint()
+        return _at_its_last_step(truncate(result, self.asked), trained.curve)
+
+    def _extras(self, trained: RunResult) -> dict[str, Any]:
+        """What the specification asks for beside the curve: maps, predictions, the circuit."""
+        t = self.spec.train
+        mapped = [step for step in t.maps if step <= trained.steps]
+        if t.maps and trained.steps not in mapped:
+            self._keep_map()
+            mapped.append(trained.steps)
+        if t.predictions:
+            self.directory.write_predictions(self.run.evaluator.predictions())
+        extras: dict[str, Any] = {"compared": list(t.compare), "predicted": t.predictions, "mapped": mapped}
+        if trained.status == "emerged" and hasattr(self.spec.task, "chance") and "copying" in trained.curve.measures:
+            sequences = self.run.evaluator.primary(CIRCUIT)
+            circuit = find_circuit(self.run.model, *sequences, trained.curve, self.spec.task.chance)
+            extras["circuit"] = circuit.as_dict()
+        return extras
 
 
-def _at_its_last_step(result: Result, directory: RunDirectory) -> Result:
+def _at_its_last_step(result: Result, curve: Curve | None) -> Result:
     """A result whose last values are those of its last step, where the run itself went on: without the circuit that it
     had in the end. One that is still there is said in today's words."""
-    curve = directory.curve()
     if curve is None:
         return result
-    if result.steps < curve["step"].max():
-        last = curve[curve["step"] <= result.steps].iloc[-1].drop("step")
-        final = {k: float(v) for k, v in last.items() if math.isfinite(v)}
+    if result.steps < curve.steps.max():
+        final = {k: v for k, v in curve.at(result.steps).items() if k != "step"}
         mapped = {"mapped": [x for x in result.mapped if x <= result.steps]} if result.mapped else {}
         return result.model_copy(update={"circuit": None, "final": final, **mapped})
     if result.circuit:
-        from unstuck.probes.circuit import in_words
-
         return result.model_copy(update={"circuit": {**result.circuit, "says": in_words(result.circuit, curve)}})
     return result
-
-
-def is_spec_of(stored: dict[str, Any] | None, spec: RunSpec) -> bool:
-    """Is a specification on disk that of the same run, whatever its budget? Nothing that it names is loaded."""
-    if stored is None:
-        return False
-    kinds = {"task": type(spec.task), "model": type(spec.model), "optim": OptimSpec, "train": TrainSpec}
-    names = {"task": spec.task_name, "model": spec.model_name}
-    try:
-        parts: dict[str, Any] = {"schedule": check(ScheduleSpec, stored.get("schedule", {}), "schedule")}
-        for section, kind in kinds.items():
-            values = dict(stored[section])
-            if section in names and Path(values.pop("name")).name != Path(names[section]).name:
-                return False
-            parts[section] = check(kind, values, section)
-        return replace(spec, **parts, seed=stored["seed"]).run_id == spec.run_id
-    except (KeyError, TypeError, ValueError):
-        return False
 
 
 def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
@@ -231,18 +195,3 @@ def _to_compare(spec: RunSpec, other: RunDirectory) -> Any:
             "was asked about"
         )
     return predictions
-
-
-def _covering(spec: RunSpec, old: Result) -> RunSpec:
-    """The specification with a budget that also covers what an earlier result says, and keeps what it kept."""
-    t = spec.train
-    maps = {*t.maps, *(x for x in old.mapped if x < old.steps)}  # the last is kept anyway
-    train = replace(
-        t,
-        thresholds=tuple(sorted({*t.thresholds, *old.thresholds}, reverse=True)),
-        max_steps=max(t.max_steps, old.steps),
-        maps=tuple(sorted(maps)),
-        predictions=t.predictions or old.predicted,
-        compare=t.compare or tuple(old.compared),
-    )
-    return replace(spec, train=train)

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 
 from unstuck.config.run import RunSpec
 from unstuck.errors import InvalidCombination
-from unstuck.runner.cost import predicted_seconds
-from unstuck.runner.execute import CHECKPOINT_SECONDS
-from unstuck.runner.sweep import Sweep, Unit, check_importable, count_runs, missing, portable, settle, share_done, work
+from unstuck.runner.execute import CHECKPOINT_SECONDS, Executed
+from unstuck.runner.memory import keep_freed_memory
+from unstuck.runner.units import Agenda, Progress, Sweep, Unit, portable, work
 from unstuck.store.store import Store
 
 RETRIES = 20  # of a task whose worker or node died
@@ -33,45 +33,38 @@ def run_on_ray(
     *,
     address: str = "auto",
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    progress: Callable[[float, float, str], None] = lambda done, of, text: None,
+    progress: Progress = lambda done, of, text: None,
 ) -> Sweep:
     """Carry out what is missing of `specs` on the cluster at `address`, "auto" being the one this machine is part of.
     An interrupt ends the tasks; what they had done up to their last checkpoints stays."""
     ray = _connected(address)
-    out = Sweep()
-    todo = missing(specs, store, out)
-    if not todo:
-        return out
-    check_importable(todo)
-    _check_room(ray, todo)
+    agenda = Agenda(specs, store, progress)
+    if not agenda.todo:
+        return agenda.sweep
+    agenda.check_importable()
+    _check_room(ray, agenda.todo)
     store.path.mkdir(parents=True, exist_ok=True)
     mark = store.path / f".seen-{secrets.token_hex(8)}"
     mark.touch()
     task = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_on_a_node)
-    cost = [predicted_seconds(unit) for unit in todo]
-    done = 0.0
+    places = str(store.path.resolve()), str(mark.resolve()), os.getcwd()
     running = {}
     try:
-        for i, unit in enumerate(todo):
-            wanted = task.options(**_resources(unit))
-            given = [portable(s) for s in unit]
-            job = wanted.remote(given, str(store.path.resolve()), str(mark.resolve()), checkpoint_seconds, os.getcwd())
-            running[job] = i
+        for i, unit in enumerate(agenda.todo):
+            given = [portable(spec) for spec in unit]
+            running[task.options(**_resources(unit)).remote(given, *places, checkpoint_seconds)] = i
         while running:
             finished, _ = ray.wait(list(running), num_returns=len(running), timeout=LOOK)
             for job in finished:
-                i = running.pop(job)
-                done += cost[i]
-                settle(out, todo[i], _settled(ray, job))
-            partial = sum(share_done(store, todo[i]) * cost[i] for i in running.values())
-            progress(done + partial, sum(cost), f"{len(out.results)} of {count_runs(specs)} runs")
+                agenda.settle(running.pop(job), _settled(ray, job))
+            agenda.report(running.values())
     except KeyboardInterrupt:
         for job in running:
             ray.cancel(job, force=True)
         raise
     finally:
         mark.unlink(missing_ok=True)
-    return out
+    return agenda.sweep
 
 
 def _connected(address: str) -> Any:
@@ -131,10 +124,8 @@ def _resources(unit: Unit) -> dict[str, float]:
 
 
 def _on_a_node(
-    unit: list[RunSpec | dict[str, Any]], path: str, mark: str, checkpoint_seconds: float, here: str
-) -> list[dict[str, Any]]:
-    from unstuck.runner.memory import keep_freed_memory
-
+    unit: list[RunSpec | dict[str, Any]], path: str, mark: str, here: str, checkpoint_seconds: float
+) -> list[Executed]:
     if not Path(mark).exists():
         raise InvalidCombination(
             f"this node does not see {path}: a sweep on a cluster needs a directory that all nodes share"
@@ -145,14 +136,14 @@ def _on_a_node(
     begun = time.monotonic()
     while True:
         results = work(unit, Path(path), checkpoint_seconds, lambda: False)
-        if not any(r["status"] == "busy" for r in results) or time.monotonic() - begun > BUSY:
+        if len(results) == len(unit) or time.monotonic() - begun > BUSY:
             return results
-        time.sleep(1.0)  # most likely the lock of a worker that is about to die with its node
+        time.sleep(1.0)  # another process is at a run: most likely a worker that is about to die with its node
 
 
-def _settled(ray: Any, job: Any) -> "Future[list[dict[str, Any]]]":
+def _settled(ray: Any, job: Any) -> "Future[list[Executed]]":
     """What came of a task, as the local pool has it."""
-    found: Future[list[dict[str, Any]]] = Future()
+    found: Future[list[Executed]] = Future()
     try:
         found.set_result(ray.get(job))
     except ray.exceptions.RayTaskError as e:

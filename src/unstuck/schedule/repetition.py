@@ -4,24 +4,25 @@ from collections.abc import Callable
 from typing import Any
 
 from unstuck.config import RunSpec
-from unstuck.curve import Curve
+from unstuck.curve import Curve, Row
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
 from unstuck.training.emergence import next_measurement
+from unstuck.training.repetition import ConstantRepetition
 
 from .diversity import DiversitySchedule
 
 ADVICE = 5  # times in its patience that the schedule is told of clean data
 
 
-class Repetition:
+class Repetition(ConstantRepetition):
     """A run's task under `schedule.name=adaptive`: it repeats p or B as the schedule says."""
 
     def __init__(self, spec: RunSpec) -> None:
         s = spec.schedule
-        self.clean: Task = spec.task
+        super().__init__(spec.task)
         self.key = s.key
         self.every = s.patience // ADVICE
         self.schedule = DiversitySchedule(s.most, patience=s.patience)
@@ -38,6 +39,10 @@ class Repetition:
     def added(self) -> float:
         """How much more is repeated than the task itself repeats."""
         return float(getattr(self.task, self.key) - getattr(self.clean, self.key))
+
+    @property
+    def columns(self) -> Row:
+        return {"repetition": self.added}
 
     def advise(self, step: int, loss: Callable[[], float], attention: Callable[[], dict[str, float]]) -> None:
         """Tell the schedule what it cannot know from training, at steps that depend on nothing but its settings:

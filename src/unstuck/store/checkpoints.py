@@ -15,24 +15,22 @@ class WrongCheckpoint(ValueError):
     """A checkpoint that is not what its run wrote."""
 
 
-def save_checkpoint(checkpoint: Any, path: str, run_id: str) -> None:
-    """Write a checkpoint of the run `run_id` to `path`."""
+def save_checkpoint(checkpoint: Mapping[str, Any], path: str, run_id: str) -> None:
+    """Write a checkpoint of the run `run_id` to `path`: `tensors`, and values that JSON can hold."""
     from safetensors.torch import save_file
 
-    state = json.dumps({k: v for k, v in vars(checkpoint).items() if k != "tensors"})
-    digest = _digest(run_id, state, checkpoint.tensors)
-    save_file(checkpoint.tensors, path, {"state": state, "format": "pt", "run": run_id, "sha256": digest})
+    state = json.dumps({k: v for k, v in checkpoint.items() if k != "tensors"})
+    digest = _digest(run_id, state, checkpoint["tensors"])
+    save_file(checkpoint["tensors"], path, {"state": state, "format": "pt", "run": run_id, "sha256": digest})
 
 
-def load_checkpoint(path: Path, run_id: str, *, unsigned: bool = False) -> Any:
+def load_checkpoint(path: Path, run_id: str, *, unsigned: bool = False) -> dict[str, Any]:
     """The checkpoint in `path`, if it is one of the run `run_id` and whole.
 
     Checkpoints of earlier versions name no run; `unsigned` accepts them, for a run that is known to be the same.
     Raises `WrongCheckpoint`, or what the reader raises for a file that is damaged.
     """
     from safetensors import safe_open
-
-    from unstuck.training.loop import Checkpoint
 
     with safe_open(path, framework="pt") as f:
         header = f.metadata()
@@ -45,7 +43,7 @@ def load_checkpoint(path: Path, run_id: str, *, unsigned: bool = False) -> Any:
         raise WrongCheckpoint(f"it belongs to run {header.get('run')!r:.40}")
     elif header.get("sha256") != _digest(run_id, header["state"], tensors):
         raise WrongCheckpoint("its content is not what was written")
-    return Checkpoint(tensors=tensors, **json.loads(header["state"]))
+    return {**json.loads(header["state"]), "tensors": tensors}
 
 
 def _digest(run_id: str, state: str, tensors: Mapping[str, Any]) -> str:

@@ -1,10 +1,11 @@
 """Read what a run directory holds, whoever wrote it: a damaged file is named in a warning and passed over."""
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from pydantic import ValidationError
@@ -12,6 +13,10 @@ from pydantic import ValidationError
 from unstuck.config.plain_yaml import plain_yaml
 from unstuck.store.result import Result
 
+T = TypeVar("T")
+Version = tuple[int, int]  # of a file: when it was last written, and its size
+
+PASSED_OVER = "is damaged and passed over"
 LARGEST_NUMBER = 10**18  # that a file of a run may hold
 LARGEST_FILE = 20_000_000  # bytes of a status or a specification
 
@@ -20,7 +25,7 @@ class Damaged(UserWarning):
     """A file of the store that cannot be read; the rest goes on."""
 
 
-def warn_damaged(path: Path, why: str, what: str = "is damaged and passed over") -> None:
+def warn_damaged(path: Path, why: str, what: str = PASSED_OVER) -> None:
     warnings.warn(f"{path} {what} ({why})", Damaged, stacklevel=3)
 
 
@@ -29,28 +34,43 @@ def is_own_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
+def version_of(path: Path | os.DirEntry[str]) -> Version:
+    """What changes when a file is replaced."""
+    file = path.stat()
+    return file.st_mtime_ns, file.st_size
+
+
 def read_status(path: Path) -> dict[str, Any] | None:
     """A state, a step and, where the run has ended, a `Result`; or None."""
-    return _read(path, json.loads, _check_status)
+    return _read(path, parse_status)
 
 
 def read_spec(path: Path) -> dict[str, Any] | None:
     """Sections of plain values, as `RunSpec.as_dict` writes them; or None."""
-    return _read(path, plain_yaml, _check_spec)
+    return _read(path, parse_spec)
 
 
-def _read(path: Path, parse: Callable[[str], Any], check: Callable[[Any], None]) -> dict[str, Any] | None:
+def _read(path: Path, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any] | None:
+    def read() -> dict[str, Any] | None:
+        return parse(read_text(path)) if is_own_file(path) else None
+
+    return attempt(read, path)
+
+
+def read_text(path: Path) -> str:
+    """What a file says, to the byte."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError("too large")
+    return path.read_bytes().decode()
+
+
+def attempt(read: Callable[[], T], path: Path, what: str = PASSED_OVER) -> T | None:
+    """What `read` returns; None, and a warning that names `path`, where that is damaged."""
     try:
-        if not is_own_file(path):
-            return None
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError("too large")
-        value = parse(path.read_text(encoding="utf-8"))
-        check(value)
+        return read()
     except (OSError, ValueError, RecursionError) as e:
-        warn_damaged(path, _reason(e))
+        warn_damaged(path, _reason(e), what)
         return None
-    return value
 
 
 def _reason(error: Exception) -> str:
@@ -60,7 +80,9 @@ def _reason(error: Exception) -> str:
     return type(error).__name__
 
 
-def _check_status(value: Any) -> None:
+def parse_status(text: str) -> dict[str, Any]:
+    """A status from the text of status.json; a ValueError says what is wrong with it."""
+    value = json.loads(text)
     if not isinstance(value, dict) or not isinstance(value.get("state"), str):
         raise ValueError("no state")
     step = value.get("step", 0)
@@ -69,13 +91,17 @@ def _check_status(value: Any) -> None:
     _check_plain(value)
     if value.get("result") is not None:
         Result.model_validate(value["result"])
+    return value
 
 
-def _check_spec(value: Any) -> None:
+def parse_spec(text: str) -> dict[str, Any]:
+    """A specification from the text of spec.yaml; a ValueError says what is wrong with it."""
+    value = plain_yaml(text)
     sections = ("task", "model", "optim", "train")
     if not isinstance(value, dict) or not all(isinstance(value.get(s), dict) for s in sections):
         raise ValueError("sections are missing")
     _check_plain(value)
+    return value
 
 
 def _check_plain(value: Any) -> None:
@@ -100,29 +126,34 @@ def _check_plain(value: Any) -> None:
 
 def read_table(path: Path, needed: set[str]) -> pd.DataFrame | None:
     """A table of numbers with the columns that are `needed`, and those of its rows that have a step; or None."""
+    return checked_table(lambda: pd.read_parquet(path) if is_own_file(path) else None, path, needed)
+
+
+def checked_table(read: Callable[[], pd.DataFrame | None], path: Path, needed: set[str]) -> pd.DataFrame | None:
+    """The same from whatever `read` returns; a warning names `path` where that is damaged."""
     try:
-        if not is_own_file(path):
+        table = read()
+        if table is None:
             return None
-        table = pd.read_parquet(path)
         if not needed <= set(table):
             raise ValueError("columns are missing")
-        numbers = table.apply(pd.to_numeric, errors="coerce")
-        return numbers[numbers["step"].notna()]
-    except Exception as e:  # pyarrow has many ways to say that a file is none of its own
+        if not all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
+            table = table.apply(pd.to_numeric, errors="coerce")
+        return table[table["step"].notna()]
+    except Exception as e:  # pyarrow has many ways to say that a file is not its own
         warn_damaged(path, type(e).__name__)
         return None
 
 
-_READABLE: dict[Path, tuple[int, int]] = {}  # curves that have been read, as they were then: age and size
+_READABLE: dict[Path, Version] = {}  # curves that have been read, as they were then
 
 
 def has_rows(path: Path) -> bool:
     """Can a curve be read from `path`? One that could is read again only if the file has changed."""
     try:
-        file = path.stat()
+        version = version_of(path)
     except OSError:
         return False
-    version = file.st_mtime_ns, file.st_size
     if _READABLE.get(path) != version:
         table = read_table(path, {"step"})
         if table is None or table.empty:

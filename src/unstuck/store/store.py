@@ -1,246 +1,36 @@
-"""Runs on disk: DIR/<run_id>/ with spec.yaml, status.json, curve.parquet and checkpoint/.
+"""A directory of runs: DIR/<run_id>/ of those that are trained there, DIR/archive/ for many that have ended."""
 
-Every file is replaced whole, so a reader always sees one, also while the run goes on. A run is locked while a
-process works on it; the lock goes with the process, however that ends. Reading a store parses YAML, JSON, Parquet
-and safetensors and never imports or runs anything that a file names.
-"""
-
-import errno
-import json
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pandas as pd
-import yaml
 
-from unstuck.config import RunSpec
-from unstuck.curve import renamed
-from unstuck.errors import InvalidCombination
-from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint
-from unstuck.store.files import own_directory, remove_partial, replace_file, sync_directory
-from unstuck.store.locks import hold, is_held
-from unstuck.store.reading import (
-    Damaged,
-    has_rows,
-    is_own_file,
-    read_spec,
-    read_status,
-    read_table,
-    warn_damaged,
-)
+from unstuck.store.archive import ARCHIVE, archived_runs
+from unstuck.store.reading import Damaged, warn_damaged
 from unstuck.store.result import Result
-from unstuck.store.table import flatten, summary
+from unstuck.store.run_directory import RunDirectory
+from unstuck.store.table import flatten
 
 __all__ = ["Damaged", "Result", "RunDirectory", "Store", "flatten"]
 
-R = TypeVar("R")
-
-CHECKPOINT = "checkpoint/state.safetensors"
-
-
-class RunDirectory:
-    """One run's files."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    # -- status and curve
-
-    def status(self) -> dict[str, Any] | None:
-        """What status.json says, or None where there is none; a damaged one is named in a warning."""
-        return read_status(self.path / "status.json")
-
-    def result(self) -> Result | None:
-        """What the run came to, or None where it has not ended yet."""
-        return _result(self.status())
-
-    def spec(self) -> dict[str, Any] | None:
-        """The specification as plain values."""
-        return read_spec(self.path / "spec.yaml")
-
-    def curve(self) -> pd.DataFrame | None:
-        """What was measured, a row a look, all numbers."""
-        curve = read_table(self.path / "curve.parquet", {"step"})
-        if curve is None:
-            return None
-        return renamed(
-            curve, lambda: "watch" if (self.spec() or {}).get("task", {}).get("name") == "watched" else "run"
-        )
-
-    def has_curve(self) -> bool:
-        """Can the curve be read? Where not, a warning says so."""
-        path = self.path / "curve.parquet"
-        if not is_own_file(path):
-            warn_damaged(path, "the run does not count as finished", "is missing")
-            return False
-        return has_rows(path)
-
-    def maps(self) -> pd.DataFrame | None:
-        """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py)."""
-        path = self.path / "maps.parquet"
-        maps = read_table(path, {"step", "layer", "head", "row", "column", "weight"})
-        places = None if maps is None else maps.drop(columns="weight")
-        if places is not None and not ((places % 1 == 0) & (places >= 0)).all(axis=None):
-            warn_damaged(path, "no places")
-            return None
-        return maps
-
-    def has_predictions(self) -> bool:
-        """Are they there? They are not committed, so a run that others are compared with may have to be done again."""
-        return is_own_file(self.path / "predictions.safetensors")
-
-    def predictions(self) -> Any:
-        """What the run's model predicted at its end, where `train.predictions` asked to keep it."""
-        from safetensors.torch import load_file
-
-        path = self.path / "predictions.safetensors"
-        if not is_own_file(path):
-            raise InvalidCombination(f"run {self.path.name} has kept no predictions to compare with; train it first")
-        return load_file(path)["predictions"]
-
-    def row(self) -> dict[str, Any] | None:
-        """The run as a row of a store's table, or None where its files are missing or damaged."""
-        spec, status = self.spec(), self.status()
-        if spec is None or status is None:
-            return None
-        # Its name is that of the directory, whatever the specification says.
-        row = {"run_id": None} | flatten(spec) | summary(status, _result(status)) | {"run_id": self.path.name}
-        if row["status"] == "running" and not self.is_locked():
-            row["status"] = "interrupted"
-        return row
-
-    def write_spec(self, spec: RunSpec) -> None:
-        self._write("spec.yaml", _yaml(spec.as_dict()))
-
-    def write_status(self, status: dict[str, Any]) -> None:
-        self._write("status.json", (json.dumps(status, indent=1) + "\n").encode())
-
-    def write_curve(self, curve: pd.DataFrame) -> None:
-        self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
-
-    def write_watched(self, model: str, step: int, probe: str) -> None:
-        """What makes a directory with somebody else's curve a run: the model's name, how far it has come, and a mark of
-        what was looked at."""
-        spec = {"task": {"name": "watched"}, "model": {"name": model}, "optim": {}, "train": {}}
-        self._write("spec.yaml", _yaml(spec))
-        self.write_status({"state": "watched", "step": step, "probe": probe})
-
-    def write_maps(self, maps: pd.DataFrame) -> None:
-        """Add the maps of one step, in the place of those that a run before its resumption may have left."""
-        old = self.maps()
-        if old is not None:
-            maps = pd.concat([old[~old["step"].isin(maps["step"].unique())], maps], ignore_index=True)
-        self._replace("maps.parquet", lambda p: maps.to_parquet(p, index=False, compression="zstd"))
-
-    def write_predictions(self, predictions: Any) -> None:
-        from safetensors.torch import save_file
-
-        self._write_tensors("predictions.safetensors", lambda p: save_file({"predictions": predictions}, p))
-
-    # -- checkpoints
-
-    def write_checkpoint(self, checkpoint: Any) -> None:
-        """Keep a checkpoint, in the place of the one before."""
-        own_directory(self.path / "checkpoint")
-        self._write_tensors(CHECKPOINT, lambda p: save_checkpoint(checkpoint, p, self.path.name))
-
-    def read_checkpoint(self, *, unsigned: bool = False) -> Any | None:
-        """The last checkpoint, or None where there is none; raises where it is damaged or another run's. `unsigned`
-        accepts one of an earlier version, which does not say whose it is."""
-        path = self.path / CHECKPOINT
-        if not path.is_file():
-            return None
-        if path.is_symlink() or path.parent.is_symlink():
-            raise WrongCheckpoint("it is a link")
-        return load_checkpoint(path, self.path.name, unsigned=unsigned)
-
-    def resume(self, make: Callable[[Any], R], *, unsigned: bool = False) -> R:
-        """`make` a run from the last checkpoint; from none, with a warning, where that is damaged or another run's."""
-        try:
-            checkpoint = self.read_checkpoint(unsigned=unsigned)
-            if checkpoint is not None:
-                return make(checkpoint)
-        except Exception as e:
-            why = str(e) if isinstance(e, WrongCheckpoint) else type(e).__name__
-            warn_damaged(self.path / CHECKPOINT, why, "cannot be used; the run starts anew")
-        return make(None)
-
-    def remove_checkpoint(self) -> None:
-        path = self.path / "checkpoint"
-        if path.is_symlink():
-            path.unlink()
-        shutil.rmtree(path, ignore_errors=True)
-
-    # -- who works on it
-
-    @contextmanager
-    def lock(self) -> Iterator[bool]:
-        """Hold the run's lock: True, or False where another process holds it and goes on holding it."""
-        if not self.path.is_dir():
-            self.path.mkdir(parents=True, exist_ok=True)
-            sync_directory(self.path.parent)
-        with hold(self.path / ".lock") as mine:
-            if mine:
-                for directory in (self.path, self.path / "checkpoint"):
-                    if not directory.is_symlink():
-                        remove_partial(directory)
-            yield mine
-
-    def is_locked(self) -> bool:
-        """Is a process at work on the run?"""
-        return is_held(self.path / ".lock")
-
-    # -- files
-
-    def _write(self, name: str, content: bytes) -> None:
-        self._replace(name, lambda p: Path(p).write_bytes(content))
-
-    def _write_tensors(self, name: str, write: Callable[[str], None]) -> None:
-        from safetensors import SafetensorError
-
-        try:
-            self._replace(name, write)
-        except SafetensorError as e:  # a full disk, most often
-            what = name.partition("/")[0].partition(".")[0]
-            raise OSError(errno.EIO, f"the {what} could not be written ({e})", str(self.path)) from e
-
-    def _replace(self, name: str, write: Callable[[str], object]) -> None:
-        replace_file(self.path / name, write)
-
-
-def _result(status: dict[str, Any] | None) -> Result | None:
-    result = (status or {}).get("result")
-    return None if result is None else Result.model_validate(result)
-
-
-class _Plain(yaml.SafeDumper):  # type: ignore[misc]
-    """Writes a list that is there twice out twice, since aliases are not read again."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _yaml(value: dict[str, Any]) -> bytes:
-    return yaml.dump(value, Dumper=_Plain, sort_keys=False).encode()
-
 
 class Store:
-    """A directory of runs."""
+    """A directory of runs, and of shards with archived ones."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+
+    @property
+    def archive(self) -> Path:
+        """Where its shards are."""
+        return self.path / ARCHIVE
 
     def run(self, run_id: str) -> RunDirectory:
         return RunDirectory(self.path / run_id)
 
     def __iter__(self) -> Iterator[RunDirectory]:
-        if self.path.is_dir():
-            for path in sorted(self.path.iterdir()):
-                if not path.name.startswith(".") and path.name.isprintable() and _is_run(path):
-                    yield RunDirectory(path)
+        live = (path.name for path in self.path.iterdir() if _is_run(path)) if self.path.is_dir() else ()
+        return map(self.run, sorted({*live, *archived_runs(self.archive)}))
 
     def table(self) -> pd.DataFrame:
         """One row a run: its keys (`task.T` is also called `T`), status, plateau_steps, steps, seconds."""
@@ -248,6 +38,9 @@ class Store:
 
 
 def _is_run(path: Path) -> bool:
+    """Is there a run in a directory of its own?"""
+    if path.name.startswith(".") or not path.name.isprintable():
+        return False
     try:
         return path.is_dir() and any((path / name).exists() for name in ("status.json", "spec.yaml"))
     except OSError as e:  # no permission to look

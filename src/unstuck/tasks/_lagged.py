@@ -48,6 +48,11 @@ class Lagged(Task):
         if self.m < 1:
             far = "where the farthest group is to matter most, task.importance=far"
             raise ValueError(f"task.m is {self.m:g}, but must be at least 1; {far}")
+        self._check_lags()
+        self._check_features()
+        return self
+
+    def _check_lags(self) -> None:
         if isinstance(self.span, tuple) and len(self.span) != self.groups:
             raise ValueError(f"task.span has {len(self.span)} numbers, but task.groups is {self.groups}")
         if any(start + span > self.context for start, span in zip(self._starts, self.spans, strict=True)):
@@ -59,6 +64,8 @@ class Lagged(Task):
                 f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}: all groups need as many "
                 "lags as there are weights"
             )
+
+    def _check_features(self) -> None:
         if self.rank > self.d:
             raise ValueError(f"task.rank is {self.rank}, but must be at most task.d = {self.d}")
         if self.features == "frobenius" and self.rank:
@@ -69,7 +76,6 @@ class Lagged(Task):
             raise ValueError("task.teacher = published has task.d = 50, task.groups = 3 and task.rank = 0")
         if self.teacher == "published" and self.features == "shared":
             raise ValueError("task.teacher = published has a matrix for each group, but task.features is shared")
-        return self
 
     # -- sizes
 

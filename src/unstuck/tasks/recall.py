@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -11,8 +10,6 @@ from torch.nn import functional as F
 
 from .single_location import Probability
 from .task import Batch, Task, config
-
-SHORT = 256  # tokens: with more, topk is as fast as sorting all of them; with very few, too
 
 
 @config
@@ -102,7 +99,7 @@ class Recall(Task):
         # values, as far as this sequence needs it: last, that of the query.
         order = torch.rand(2 * n, self.tokens, generator=rng, dtype=torch.float32)
         order[:n].scatter_(1, query, -1.0)
-        others, values = highest(order, self.pairs + 1).split(n)  # (n, pairs + 1)
+        others, values = order.topk(self.pairs + 1, dim=1).indices.split(n)  # (n, pairs + 1)
         target = values[:, -1:]
         keys = torch.where(holds, query, others[:, :-1])
         values = torch.where(holds, target, values[:, :-1])
@@ -133,21 +130,3 @@ class Recall(Task):
             return {}
         copy = torch.diag_embed(batch.relevant[:, 1:], offset=-1)  # (n, T, T): row t, column t - 1
         return {"copy": copy}
-
-
-def highest(order: Tensor, count: int) -> Tensor:
-    """`order.topk(count).indices`, to the index, for rows of `torch.rand` or -1; sooner where rows are short.
-
-    A draw is a multiple of 2^-24, so that a double holds it and where it stands, and NumPy sorts doubles faster than
-    topk chooses among floats. Rows in which two of the highest are equal are left to topk, which has an order for them.
-    """
-    if order.shape[1] > SHORT:
-        return order.topk(count, dim=1).indices
-    places = torch.arange(order.shape[1], dtype=torch.float64)
-    packed = np.sort(torch.add(places, order, alpha=2.0**40).numpy(), axis=1)
-    best = packed[:, : -count - 2 : -1].astype(np.int64)  # one more than asked for
-    chosen = torch.from_numpy(best[:, :count] & 0xFFFF)
-    tied = torch.from_numpy((np.diff(best >> 16) == 0).any(axis=1))
-    if tied.any():
-        chosen[tied] = order[tied].topk(count, dim=1).indices
-    return chosen

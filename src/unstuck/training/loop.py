@@ -22,7 +22,7 @@ from unstuck.tasks.task import Batch
 from .emergence import Evaluation, next_measurement, tracker_of
 from .evaluator import Evaluator
 from .optimizers import optimizer_of, schedule_of
-from .repeats import Repeats
+from .repetition import ConstantRepetition
 from .seeds import stream, stream_seed
 
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
@@ -85,7 +85,7 @@ class Run:
         checkpoint: Checkpoint | None = None,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
         references: Sequence[Tensor] = (),
-        repetition: Repeats | None = None,
+        repetition: ConstantRepetition | None = None,
     ) -> None:
         torch.set_num_threads(spec.train.threads)
         self.spec, self.task = spec, spec.task
@@ -96,9 +96,9 @@ class Run:
             self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
         self.optimizer = (optimizer or partial(optimizer_of, spec))(self.model)
         self.schedule = schedule_of(spec, self.optimizer)
-        if (repetition is None) != (spec.schedule.name == "none"):
-            raise ValueError("a run with a schedule, and no other, is handed what decides how much data repeat")
-        self.repetition = repetition
+        if repetition is None and spec.schedule.name != "none":
+            raise ValueError("a run with a schedule needs the `repetition` that follows it")
+        self.repetition = repetition or ConstantRepetition(self.task)
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data")
@@ -117,17 +117,14 @@ class Run:
 
     def _train_step(self) -> tuple[float, float]:
         """One step; returns its loss, and its value of the measure that decides."""
-        task = self.task
-        if self.repetition is not None:
-            begun = time.perf_counter()
-            self.repetition.advise(
-                self.step,
-                loss=lambda: self.evaluator.evaluate("advice")["loss"],
-                attention=lambda: self.evaluator.observe()[1],
-            )
-            task = self.repetition.task
-            self.evaluating += time.perf_counter() - begun
-        drawn = task.batch(self.step, self.spec.train.batch, self.data, self.world)
+        begun = time.perf_counter()
+        self.repetition.advise(
+            self.step,
+            loss=lambda: self.evaluator.evaluate("advice")["loss"],
+            attention=lambda: self.evaluator.observe()[1],
+        )
+        self.evaluating += time.perf_counter() - begun
+        drawn = self.repetition.task.batch(self.step, self.spec.train.batch, self.data, self.world)
         batch = Batch(*(x.to(self.device) for x in drawn))
         self.model.train()
         if self.dropout:  # its noise follows from the step alone, so that a resumed run has the same
@@ -146,8 +143,7 @@ class Run:
             self.schedule.step(self.evaluator.evaluate("primary")["loss"])
             self.evaluating += time.perf_counter() - begun
         value = loss.item()
-        if self.repetition is not None:
-            self.repetition.learnt(value)
+        self.repetition.learnt(value)
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
         if self.task.decides == "loss":
             return value, value
@@ -162,21 +158,20 @@ class Run:
             return self.grad_norm
         return math.sqrt(sum(g.square().sum().item() for g in gradients))
 
-    def _add_row(self, *, full: bool) -> None:
+    def _add_row(self, on_row: Callable[["Run"], None], *, full: bool) -> None:
         begun = time.perf_counter()
         total, count = self.pending
         row = {"step": self.step, "train_loss": total / count if count else math.nan}
         if self.task.decides != "loss":
             row[f"train_{self.task.decides}"] = self.pending_measure / count if count else math.nan
         measures, attention = self.evaluator.all(full=full)
-        row |= {**measures, "grad_norm": self._grad_norm(), **attention}
-        if self.repetition is not None:
-            row["repetition"] = self.repetition.added
+        row |= {**measures, "grad_norm": self._grad_norm(), **attention, **self.repetition.columns}
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.tracker.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
         self.next_row = next_measurement(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
+        on_row(self)
 
     # -- the whole
 
@@ -190,44 +185,40 @@ class Run:
     ) -> RunResult:
         """Train until emergence (and `train.after` steps more, and `at_least` so many in all), until `train.max_steps`,
         divergence, or `stop()`."""
-        t = self.spec.train
-        at_least = max(at_least, t.at_least)
+        at_least = max(at_least, self.spec.train.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
-            self._add_row(full=self.tracker.wants_full(0))
-            on_row(self)
-        status: Status | None = None
-        while status is None:
-            done = self.tracker.last_crossing
-            if done is not None and self.step >= max(done + t.after, at_least):
-                status = "emerged"
-            elif self.step >= t.max_steps:
-                status = ("censored" if done is None else "emerged") if t.thresholds else "finished"
-            elif stop():
-                status = "stopped"
-            else:
-                value, measure = self._train_step()
-                if _exploded(value):
-                    status = "diverged"
-                    break
-                self.tracker.trained(measure)
-                full = self.tracker.wants_full(self.step)
-                if full or self.step >= self.next_row:
-                    self._add_row(full=full)
-                    on_row(self)
-                    if _exploded(self.rows[-1]["test_loss"]):
-                        status = "diverged"
-                self.seconds = before + time.perf_counter() - begun
-                on_step(self)
+            self._add_row(on_row, full=self.tracker.wants_full(0))
+        while (status := self._ended(at_least, stop)) is None:
+            value, measure = self._train_step()
+            if _exploded(value):
+                status = "diverged"
+                break
+            self.tracker.trained(measure)
+            full = self.tracker.wants_full(self.step)
+            if full or self.step >= self.next_row:
+                self._add_row(on_row, full=full)
+            self.seconds = before + time.perf_counter() - begun
+            on_step(self)
         if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
-            self._add_row(full=True)
-            on_row(self)
+            self._add_row(on_row, full=True)
         if _exploded(self.rows[-1]["test_loss"]):
             status = "diverged"
         elif status == "censored" and self.tracker.last_crossing is not None:
             status = "emerged"  # as the last evaluation shows
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
+
+    def _ended(self, at_least: int, stop: Callable[[], bool]) -> Status | None:
+        """What the run has come to at this step, or None where it goes on."""
+        t, crossing, last = self.spec.train, self.tracker.last_crossing, self.rows[-1]
+        if self.step and last["step"] == self.step and _exploded(last["test_loss"]):
+            return "diverged"
+        if crossing is not None and self.step >= max(crossing + t.after, at_least):
+            return "emerged"
+        if self.step >= t.max_steps:
+            return ("censored" if crossing is None else "emerged") if t.thresholds else "finished"
+        return "stopped" if stop() else None
 
     def result(self, status: Status) -> RunResult:
         thresholds = self.tracker.thresholds
@@ -282,7 +273,7 @@ class Run:
             pending_measure=self.pending_measure,
             schedule=self._schedule_state(),
             maps=list(self.spec.train.maps),
-            diversity=self.repetition.state_dict() if self.repetition is not None else {},
+            diversity=self.repetition.state_dict(),
             compare=list(self.spec.train.compare),
         )
 
@@ -306,7 +297,7 @@ class Run:
             for group in self.optimizer.param_groups:
                 group["lr"] = c.schedule["lr"]
             self.schedule.load_state_dict(c.schedule["state"])
-        if self.repetition is not None and c.diversity:
+        if c.diversity:
             self.repetition.load_state_dict(c.diversity)
         self.data.set_state(c.tensors["rng.data"])
         self.tracker = self.tracker.restore(c.watch, self.tracker.thresholds, self._seen(c))

@@ -15,6 +15,8 @@ from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.laws.stages import early_stop, find_stages
 from unstuck.probes.ladder import by_layer
+from unstuck.runner.execute import Executed
+from unstuck.store.result import Result
 from unstuck.store.store import Store
 from unstuck.view.console import console as new_console
 
@@ -81,15 +83,14 @@ def _ladder(curve: Curve) -> str:
     return "\n".join(lines)
 
 
-def _climbed(result: dict[str, Any], out: Path) -> list[str]:
+def _climbed(run_id: str, result: Result, out: Path) -> list[str]:
     """The end of a run on the ladder, its stages, and what early stopping would have picked."""
-    final = Curve.from_rows([result["final"]])
-    if not final.rung_names or result["status"] == "diverged":
+    final = Curve.from_rows([result.final])
+    if not final.rung_names or result.status == "diverged":
         return []
-    stored = Store(out).run(result["run_id"]).curve()
-    if stored is None or len(stored) < 2:
+    curve = Store(out).run(run_id).curve()
+    if curve is None or len(curve) < 2:
         return []
-    curve = Curve.from_frame(stored, "run")
     layers = by_layer(curve)
     most = max(layers, key=lambda layer: layers[layer][-1])
     found, stop = find_stages(curve, layers[most]), early_stop(curve)
@@ -109,29 +110,30 @@ def _climbed(result: dict[str, Any], out: Path) -> list[str]:
     ]
 
 
-def explain_run(spec: Any, result: dict[str, Any], out: Path) -> None:
-    console = new_console()
-    status, threshold = result["status"], result["threshold"]
+def explain_run(spec: Any, done: Executed, out: Path) -> None:
+    """Say what `execute` has done."""
+    console, result = new_console(), done.result
+    status, threshold = result.status, result.threshold
     measure = spec.task.decides
     if status == "emerged":
         sign = "<=" if measure == "loss" else ">="
-        head = f"emerged at step {result['plateau_steps']:.0f} (test {measure} {sign} {threshold:g})"
+        head = f"emerged at step {result.plateau_steps:.0f} (test {measure} {sign} {threshold:g})"
     elif status == "censored":
-        reached = result["final"].get(f"test_{measure}", float("nan"))
-        head = f"not emerged by step {result['steps']} (test {measure} {reached:.3f}, wanted {threshold:g})"
+        reached = result.final.get(f"test_{measure}", float("nan"))
+        head = f"not emerged by step {result.steps} (test {measure} {reached:.3f}, wanted {threshold:g})"
         head += "; a larger train.max_steps goes on from here"
     elif status == "diverged":
-        head = f"diverged at step {result['steps']}; try a smaller optim.lr"
+        head = f"diverged at step {result.steps}; try a smaller optim.lr"
     else:
-        head = f"{status} after {result['steps']} steps, test loss {result['final'].get(TEST_LOSS, math.nan):.3g}"
+        head = f"{status} after {result.steps} steps, test loss {result.final.get(TEST_LOSS, math.nan):.3g}"
     console.print(f"[bold]{head}[/bold]")
-    if len(result["crossings"]) > (1 if status == "emerged" else 0):
-        steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result["crossings"].items())
+    if len(result.crossings) > (1 if status == "emerged" else 0):
+        steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result.crossings.items())
         console.print(f"test {measure} {steps}")
-    for line in result.get("circuit", {}).get("says", []):
+    for line in (result.circuit or {}).get("says", []):
         console.print(escape(line))
-    for line in _climbed(result, out):
+    for line in _climbed(done.run_id, result, out):
         console.print(escape(line))
-    how = "stored" if result["cached"] else f"{result['seconds']:.0f} s"
-    more = f", resumed from step {result['resumed_from']}" if result.get("resumed_from") else ""
-    console.print(f"[dim]run {result['run_id']} in {out}, {how}{more}[/dim]")
+    how = "stored" if done.cached else f"{result.seconds:.0f} s"
+    more = f", resumed from step {result.resumed_from}" if result.resumed_from else ""
+    console.print(f"[dim]run {done.run_id} in {out}, {how}{more}[/dim]")

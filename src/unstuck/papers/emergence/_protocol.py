@@ -61,7 +61,7 @@ def finished_runs(store: Store) -> Iterator[Measured]:
         settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
         settings |= {"run_id": directory.path.name, "seed": spec["seed"]}
         settings |= {"plateau": result.steps if plateau is None else plateau, "emerged": plateau is not None}
-        yield {**task, **settings}, Curve.from_frame(curve, "run")
+        yield {**task, **settings}, curve
 
 
 def is_standard(run: dict[str, Any]) -> bool:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from unstuck.curve import Curve
 from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
 from unstuck.papers.emergence._regression import fit_or_none, law_claims
@@ -130,8 +129,7 @@ def with_layers(table: pd.DataFrame, store: Path) -> pd.DataFrame:
     where = Store(store)
     rows = []
     for run_id, status in zip(table.get("run_id", []), table.get("status", []), strict=True):
-        stored = where.run(run_id).curve() if status == "emerged" else None
-        curve = None if stored is None else Curve.from_frame(stored, "run")
+        curve = where.run(run_id).curve() if status == "emerged" else None
         rows.append({c: np.nan if curve is None else curve.best_head(kind)[0] + 1 for c, kind in LAYERS.items()})
     return table.assign(**pd.DataFrame(rows, index=table.index))
 

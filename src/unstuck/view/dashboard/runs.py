@@ -57,15 +57,16 @@ class Reader:
         if len(run_id.encode(errors="replace")) > 255:
             raise BadInput("run", run_id, "the name of a run in this directory")
         path = (self.root / run_id).resolve() if re.fullmatch(r"[^/\\\0]{1,200}", run_id) else self.root
-        if path.parent != self.root or not path.is_dir():
+        run = RunDirectory(path)
+        if path.parent != self.root or not (path.is_dir() or run.exists()):
             raise BadInput("run", run_id, "the name of a run in this directory")
-        return RunDirectory(path)
+        return run
 
     def curve(self, run_id: str) -> dict[str, Any]:
         """A run's measures, and the band of forecasts made along it."""
         directory = self.run(run_id)
-        curve = _curve(directory)
-        if not len(curve):
+        curve = directory.curve()
+        if curve is None or not len(curve):
             return {"run_id": run_id, "curve": {}, "band": []}
         end = (directory.row() or {}).get("plateau_steps")
         before = curve if end is None else curve.truncate(end)
@@ -123,8 +124,8 @@ class Reader:
         return pd.DataFrame(rows)
 
     def _forecast(self, directory: RunDirectory) -> str | None:
-        curve = _curve(directory)
-        if len(curve) < 2:
+        curve = directory.curve()
+        if curve is None or len(curve) < 2:
             return None
         try:
             return str(Forecaster().predict(curve))
@@ -145,11 +146,6 @@ class Reader:
                 if all(math.isfinite(v) for v in values):
                     out.append(values)
         return out
-
-
-def _curve(directory: RunDirectory) -> Curve:
-    stored = directory.curve()
-    return Curve.from_rows([]) if stored is None else Curve.from_frame(stored, "run")
 
 
 def _age(path: Path) -> int:

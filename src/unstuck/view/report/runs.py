@@ -59,11 +59,11 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     points = max(LEAST, min(MOST, POINTS // len(table)))
     curves, left_out = {}, 0
     for run_id in table["run_id"]:
-        stored = where.run(str(run_id)).curve()
-        if stored is None or stored.empty:
+        curve = where.run(str(run_id)).curve()
+        if curve is None or not len(curve):
             continue
-        left_out += max(0, len(stored) - points)
-        curves[str(run_id)] = curve_of(Curve.from_frame(stored, "run"), points)
+        left_out += max(0, len(curve) - points)
+        curves[str(run_id)] = curve_of(curve, points)
     thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
     attention, large = attention_of([where.run(str(run_id)) for run_id in table["run_id"]], ATTENTION)
     unseen = (

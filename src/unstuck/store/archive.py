@@ -1,0 +1,192 @@
+"""Runs that have ended, many to a file: `archive/<family>-<digest>` in a store, three Parquet files to a shard.
+
+    .runs.parquet     a row a run: run_id, spec and status (the text of spec.yaml and status.json), and the names of its
+                      columns, in their order, in `curves` and in `maps` (null: it has none)
+    .curves.parquet   the rows of all curves, with the id of their run; a run lies in one row group
+    .maps.parquet     likewise the attention maps, if a run has any
+
+A shard is written once and never changed (`shards.py`), so that what has been read of it can be kept for as long as the
+process lives. Reading parses Parquet, JSON and YAML, and follows no links.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from unstuck.store.reading import (
+    Version,
+    attempt,
+    checked_table,
+    is_own_file,
+    parse_spec,
+    parse_status,
+    version_of,
+    warn_damaged,
+)
+
+Kind = Literal["curves", "maps"]
+KINDS: tuple[Kind, ...] = ("curves", "maps")
+
+ARCHIVE = "archive"  # the directory of shards in a store
+RUNS = ".runs.parquet"  # how the names of the files with a row a run end
+NAMES = pa.list_(pa.string())
+SCHEMA = pa.schema({"run_id": pa.string(), "spec": pa.string(), "status": pa.string(), "curves": NAMES, "maps": NAMES})
+RUN_ID = re.compile(r"[^\W.][\w.-]{0,199}")  # a name in a directory, and nowhere else
+
+
+def file_of(shard: str, kind: Kind | Literal["runs"]) -> Path:
+    return Path(f"{shard}.{kind}.parquet")
+
+
+@dataclass(frozen=True)
+class ArchivedRun:
+    """One run of a shard."""
+
+    run_id: str
+    spec_text: str
+    status_text: str
+    columns: Mapping[Kind, list[str] | None]
+    shard: str  # the path of its files without their endings
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], shard: str) -> "ArchivedRun":
+        """From a row of `runs`; raises where it is not one of a run."""
+        if not RUN_ID.fullmatch(row["run_id"]) or row["spec"] is None or row["status"] is None:
+            raise ValueError("a run without an id, a specification or a status")
+        return cls(row["run_id"], row["spec"], row["status"], {kind: row[kind] for kind in KINDS}, shard)
+
+    def as_row(self) -> dict[str, Any]:
+        texts = {"run_id": self.run_id, "spec": self.spec_text, "status": self.status_text}
+        return {**texts, **{str(kind): names for kind, names in self.columns.items()}}
+
+    def spec(self) -> dict[str, Any] | None:
+        return self._parsed(parse_spec, self.spec_text)
+
+    def status(self) -> dict[str, Any] | None:
+        return self._parsed(parse_status, self.status_text)
+
+    def _parsed(self, parse: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any] | None:
+        return attempt(
+            lambda: deepcopy(_once(parse, text)), file_of(self.shard, "runs"), f"holds the damaged run {self.run_id}"
+        )
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What the run came to, as its status says it."""
+        return (self.status() or {}).get("result")
+
+    @property
+    def steps(self) -> int:
+        """Steps that were trained; -1 where there is no result."""
+        return -1 if (result := self.result) is None else int(result["steps"])
+
+    def has_rows(self) -> bool:
+        """Can its curve be read? Where not, a warning says so."""
+        try:
+            return self._group("curves").num_rows > 0
+        except Exception as e:  # pyarrow has many ways to say that a file is damaged
+            warn_damaged(file_of(self.shard, "curves"), type(e).__name__)
+            return False
+
+    def rows(self, kind: Kind) -> pa.Table | None:
+        """The rows of the run with its own columns, as they were written; raises where they are damaged."""
+        names = self.columns[kind]
+        if names is None:
+            return None
+        group = self._group(kind)
+        return group.select(names).filter(pc.equal(group["run_id"], self.run_id))
+
+    def table(self, kind: Kind, needed: set[str]) -> pd.DataFrame | None:
+        """The same as `reading.read_table` of the run's own file."""
+
+        def read() -> pd.DataFrame | None:
+            rows = self.rows(kind)
+            return None if rows is None else rows.to_pandas()
+
+        return checked_table(read, file_of(self.shard, kind), needed)
+
+    def _group(self, kind: Kind) -> pa.Table:
+        path = file_of(self.shard, kind)
+        if not is_own_file(path):
+            raise FileNotFoundError("the file is missing")
+        version = version_of(path)
+        place = _row_groups(path, version).get(self.run_id)
+        if place is None:
+            raise ValueError("the run is missing")
+        return _row_group(path, version, place)
+
+
+_INDEXES: dict[Path, tuple[tuple[tuple[str, Version], ...], dict[str, ArchivedRun]]] = {}  # as the files were then
+
+
+def archived_runs(directory: Path) -> Mapping[str, ArchivedRun]:
+    """The runs of all shards in a directory, by id; of a run that several shards hold, the one with the most steps. A
+    damaged shard is named in a warning when it is first read, and the rest goes on."""
+    shards = tuple(_shards(directory))
+    known = _INDEXES.get(directory)
+    if known is None or known[0] != shards:
+        known = _INDEXES[directory] = shards, _index(shards)
+    return known[1]
+
+
+def _shards(directory: Path) -> Iterable[tuple[str, Version]]:
+    """The files that list the runs of a shard, by name, and how they are now; links are left out."""
+    if not directory.is_symlink() and directory.is_dir():
+        with os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.endswith(RUNS) and entry.is_file(follow_symlinks=False):
+                    yield entry.path, version_of(entry)
+
+
+def _index(shards: Iterable[tuple[str, Version]]) -> dict[str, ArchivedRun]:
+    index: dict[str, ArchivedRun] = {}
+    for name, version in shards:
+        path = Path(name)
+        try:
+            runs = read_shard(path, version)
+        except Exception as e:  # pyarrow has many ways to say that a file is not its own
+            warn_damaged(path, type(e).__name__)
+            continue
+        for run in runs:
+            if run.run_id not in index or run.steps > index[run.run_id].steps:
+                index[run.run_id] = run
+    return index
+
+
+@lru_cache(maxsize=4096)
+def _once(parse: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:
+    return parse(text)
+
+
+@lru_cache(maxsize=256)
+def read_shard(path: Path, version: Version) -> list[ArchivedRun]:
+    """The runs of a shard, by the file that lists them; raises where that is damaged."""
+    rows = _file(path).read().select(SCHEMA.names).cast(SCHEMA).to_pylist()
+    return [ArchivedRun.from_row(row, str(path).removesuffix(RUNS)) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def _row_groups(path: Path, version: Version) -> dict[str, int]:
+    """In which row group each run lies."""
+    file = _file(path)
+    groups = range(file.num_row_groups)
+    return {run_id: i for i in groups for run_id in file.read_row_group(i, ["run_id"])["run_id"].unique().to_pylist()}
+
+
+@lru_cache(maxsize=8)
+def _row_group(path: Path, version: Version, place: int) -> pa.Table:
+    return _file(path).read_row_group(place)
+
+
+def _file(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, page_checksum_verification=True)

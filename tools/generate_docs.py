@@ -13,15 +13,19 @@
     <!-- settings: all -->                how many figures have the published setting, and which are complete
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
+    <!-- output: forecast run.csv -->     a command and what it prints
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
 `--check` writes nothing and fails if a file is not up to date.
 """
 
+import contextlib
 import csv
+import io
 import json
 import re
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -196,6 +200,15 @@ def options(name: str) -> str:
     return rows_to_markdown(["argument or option", "default", "meaning"], rows)
 
 
+def output(command: str) -> str:
+    from unstuck.cli import main as unstuck
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), contextlib.chdir(ROOT):
+        unstuck(shlex.split(command))
+    return f"```console\n$ unstuck {command}\n{printed.getvalue().strip()}\n```"
+
+
 def costs(profile: str) -> str:
     from unstuck.papers.costs import assumptions, figure_costs
 
@@ -220,6 +233,7 @@ WRITERS = {
     "catalogue": catalogue,
     "provenance": provenance,
     "options": options,
+    "output": output,
     "costs": costs,
 }
 

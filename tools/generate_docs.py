@@ -161,7 +161,7 @@ def catalogue(paper: str) -> str:
     rows = []
     for entry, state in figures_of(paper.strip()):
         found = stored_verdicts(entry.name)
-        said = ", ".join(f"{found[v]} {v}" for v in VERDICTS if found[v])
+        said = ", ".join(f"{v} {found[v]}" for v in VERDICTS if found[v])
         rows.append([f"[{entry.name}](#{entry.name.lower()})", entry.shows, entry.setting, str(state), said or "–"])
     return rows_to_markdown(["figure", "shows", "setting", "state", "verdicts"], rows)
 

@@ -167,7 +167,7 @@ class Lagged(Task):
     # -- batches
 
     def batch(self, step: int, n: int, rng: torch.Generator, world: World) -> Batch:
-        """The batch of a step: new sequences, or the next part of a pass over the training set, in the pass's order."""
+        """The batch of a step: new sequences, or the next part of a pass over the training set (each pass shuffled)."""
         if not self.sequences:
             return self.sample(n, rng, world)
         n = min(n, self.sequences)

@@ -1,8 +1,8 @@
-"""A task of your own in forty lines: sweep it, fit a law, plot it.
+"""Your own task in forty lines: train it over a grid of sizes, fit a power law, plot the plateaus.
 
-    python examples/new_task.py [--small] [--out DIR]
+    python examples/new_task.py [--small] [--out DIR]      # --small: a small model and small sizes
 
-The target is the sum of two flagged tokens: the model must find both.
+The target is the sum of two flagged tokens, so the model must find both.
 """
 
 import sys

@@ -46,6 +46,14 @@ def test_committed_claims_follow_from_committed_tables(name):
     assert "local changes" not in result["provenance"]["commit"]
 
 
+def test_every_figure_has_a_section_in_an_appendix():
+    pages = "".join((ROOT / "docs" / f"figures-{part}.md").read_text() for part in ("paper1", "paper2", "ours"))
+    shown = re.findall(r"^## (\S+)$", pages, re.MULTILINE)
+    assert sorted(shown) == sorted(set(shown))
+    assert set(available()) <= set(shown)
+    assert set(available()) <= set(re.findall(r"<!-- figure: (\S+) -->", pages))
+
+
 def test_every_test_that_the_errata_name_exists():
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/errata.md").read_text()))
     there = {name for path in (ROOT / "tests").glob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}

@@ -5,20 +5,27 @@
     <!-- claims: forecast/cannot -->      those of its claims that are about "cannot"
     <!-- overview: forecast -->           what the figure says in short of results/NAME.csv
     <!-- overview: forecast:brief -->     the same by another function of the figure's file
+    <!-- overview: schedule/none|schedule --> only the rows that match; `costs` takes such a pattern too
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
     <!-- verdicts: all -->                how many claims of all figures agree with the papers
+    <!-- verdicts: papers -->             the same as a table, a row a paper
+    <!-- catalogue: emergence -->         the figures of a paper, or `ours`, with links to their sections
     <!-- settings: all -->                how many figures have the published setting, and which are complete
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
+    <!-- output: forecast run.csv -->     a command and what it prints
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
 `--check` writes nothing and fails if a file is not up to date.
 """
 
+import contextlib
 import csv
+import io
 import json
 import re
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -27,10 +34,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(
-    r"<!-- (claims|figure|overview|table|verdicts|settings|provenance|options|costs): ([^>]*?) -->\n.*?<!-- end -->",
-    re.DOTALL,
-)
+BLOCK = re.compile(r"<!-- (\w+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -38,6 +42,16 @@ def rows_to_markdown(header: list[str], rows: list[list[str]]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
     return "\n".join([cells(header), "|" + "---|" * len(header), *map(cells, rows)])
+
+
+def matching(rows: list[list[str]], pattern: str) -> list[list[str]]:
+    """The rows whose first two cells match; an empty first cell repeats the one above it."""
+    kept, first = [], ""
+    for row in rows:
+        first = row[0] or first
+        if re.search(pattern, " ".join([first, row[1]])):
+            kept.append([first, *row[1:]])
+    return kept if pattern else rows
 
 
 def number(value: Any) -> str:
@@ -94,18 +108,62 @@ def overview(name: str) -> str:
 
     from unstuck.papers.figure import load
 
-    name, _, function = name.strip().partition(":")
+    name, _, pattern = name.strip().partition("/")
+    name, _, function = name.partition(":")
     short = getattr(load(name), function or "overview")(pd.read_csv(RESULTS / f"{name}.csv"))
-    return rows_to_markdown(list(short), short.astype(str).to_numpy().tolist())
+    return rows_to_markdown(list(short), matching(short.astype(str).to_numpy().tolist(), pattern))
 
 
-def verdicts(_: str) -> str:
-    results = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json")))
-    found = Counter(claim["verdict"] for result in results for claim in result.get("claims", []))
+def stored_verdicts(name: str) -> Counter[str]:
+    path = RESULTS / f"{name}.json"
+    result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return Counter(claim["verdict"] for claim in result.get("claims", []))
+
+
+def verdicts(form: str) -> str:
+    if form.strip() == "papers":
+        return verdicts_by_paper()
+    found = sum((stored_verdicts(path.stem) for path in sorted(RESULTS.glob("*.json"))), Counter())
     return (
-        f"Over all figures {found['agrees']} numbers agree with the papers' and {found['differs']} differ, "
-        f"{found['beside']} stand beside theirs without a verdict, {found['new']} are new."
+        f"{found['agrees']} numbers agree with the papers', {found['differs']} differ, "
+        f"{found['beside']} are shown beside the papers' without a verdict, and {found['new']} are new."
     )
+
+
+VERDICTS = ("agrees", "differs", "beside", "new")
+PAPERS = {
+    "emergence": "paper 1: Zucchet et al. 2025",
+    "incremental": "paper 2: Yüksel et al. 2026",
+    "ours": "our own figures",
+}
+
+
+def figures_of(paper: str) -> list[tuple[Any, str | None]]:
+    """The figures of a paper, or our own, each with what has been run of it."""
+    from unstuck.papers.catalogue import entries, is_available
+    from unstuck.papers.figure import load, stored_state
+
+    mine = [e for e in entries().values() if paper == ("ours" if e.ours else e.paper) and is_available(e.name)]
+    return [(e, stored_state(RESULTS / f"{e.name}.json", load(e.name))["state"]) for e in mine]
+
+
+def verdicts_by_paper() -> str:
+    rows = []
+    for paper, words in PAPERS.items():
+        mine = figures_of(paper)
+        found = sum((stored_verdicts(entry.name) for entry, _ in mine), Counter())
+        complete = sum(state == "complete" for _, state in mine)
+        rows.append([words, str(len(mine)), str(complete), *(str(found[v]) for v in VERDICTS)])
+    return rows_to_markdown(["figures of", "panels", "complete", *VERDICTS], rows)
+
+
+def catalogue(paper: str) -> str:
+    rows = []
+    for entry, state in figures_of(paper.strip()):
+        found = stored_verdicts(entry.name)
+        said = ", ".join(f"{v} {found[v]}" for v in VERDICTS if found[v])
+        rows.append([f"[{entry.name}](#{entry.name.lower()})", entry.shows, entry.setting, str(state), said or "–"])
+    return rows_to_markdown(["figure", "shows", "setting", "state", "verdicts"], rows)
 
 
 def table(words: str) -> str:
@@ -139,17 +197,27 @@ def options(name: str) -> str:
     return rows_to_markdown(["argument or option", "default", "meaning"], rows)
 
 
+def output(command: str) -> str:
+    from unstuck.cli import main as unstuck
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), contextlib.chdir(ROOT):
+        unstuck(shlex.split(command))
+    return f"```console\n$ unstuck {command}\n{printed.getvalue().strip()}\n```"
+
+
 def costs(profile: str) -> str:
     from unstuck.papers.costs import assumptions, figure_costs
 
-    rows = []
-    for row in figure_costs(profile.strip()):  # type: ignore[arg-type]
+    rows: list[list[str]] = []
+    profile, _, pattern = profile.strip().partition("/")
+    for row in figure_costs(profile):  # type: ignore[arg-type]
         if not row["flops"]:  # theory: seconds on any machine
             continue
         hours = [f"{row['cpu_hours']:,.3g}", f"{row['gpu_hours']:,.2g}"]
         rows.append([row["figure"], f"{row['runs']:,}", f"{row['steps']:,}", f"{row['flops']:.1e}", *hours])
     head = ["figure", "runs", "steps", "operations", "hours on a core", f"hours on an {assumptions()['gpu']}"]
-    return rows_to_markdown(head, rows) + "\n\n" + assumptions()["in words"]
+    return rows_to_markdown(head, matching(rows, pattern)) + "\n\n" + assumptions()["in words"]
 
 
 WRITERS = {
@@ -159,8 +227,10 @@ WRITERS = {
     "overview": overview,
     "table": table,
     "verdicts": verdicts,
+    "catalogue": catalogue,
     "provenance": provenance,
     "options": options,
+    "output": output,
     "costs": costs,
 }
 

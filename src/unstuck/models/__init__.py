@@ -1,1 +1,1 @@
-"""What learns. One file a model."""
+"""Models: what learns, one file each."""

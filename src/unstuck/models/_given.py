@@ -1,4 +1,4 @@
-"""A PyTorch module as it is: what `unstuck.train(task, module)` trains."""
+"""A ready-made PyTorch module, as `unstuck.train(task, module)` takes it."""
 
 import copy
 import hashlib
@@ -11,7 +11,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Given:
-    """A module handed over ready made. `digest` tells two of them apart: their layout and what they start from."""
+    """A ready-made module. `digest` is a hash of its layout and its initial weights."""
 
     version: ClassVar[int] = 1
 
@@ -27,5 +27,5 @@ class Given:
         return given
 
     def build(self, task: Any, rng: torch.Generator) -> nn.Module:
-        """A copy, so that the module handed over stays as it is."""
+        """A copy, so that the given module does not change."""
         return copy.deepcopy(vars(self)["_module"])

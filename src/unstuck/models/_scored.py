@@ -1,8 +1,7 @@
-"""What models share that predict at the last `scored` positions of a sequence and compute only those where they can.
+"""Base of models that predict at the last `scored` positions of a sequence, and compute only those where possible.
 
-A model of restricted context (paper 2) is the same model on windows: every scored position is predicted from the last
-`context` tokens alone, taken as a sequence of their own with positions 0 .. context - 1, and only the window's last
-position is read.
+A model of restricted context (paper 2) is the same model on windows: each scored position is predicted from the last
+`context` tokens, as a sequence with positions 0 .. context - 1, and only the last position of the window is read.
 """
 
 import torch
@@ -14,7 +13,7 @@ from unstuck.tasks.task import Task
 
 
 def scored_positions(task: Task, model: str, context: int) -> tuple[int, int]:
-    """Length of a sequence and how many of its last positions are scored, for models that predict at several."""
+    """Length of a sequence, and the number of its last positions that are scored."""
     T, scored = getattr(task, "T", None), getattr(task, "scored", None)
     if T is None or scored is None:
         raise InvalidCombination(
@@ -30,13 +29,13 @@ def scored_positions(task: Task, model: str, context: int) -> tuple[int, int]:
 
 def windows(tokens: Tensor, context: int, scored: int) -> Tensor:
     """The `context` tokens that end at each scored position, (n scored, context), or (n scored, context, d)."""
-    parts = tokens.unfold(1, context, 1)[:, -scored:]  # the window is the last dimension, also of vectors
+    parts = tokens.unfold(1, context, 1)[:, -scored:]  # the window is the last dimension, for vectors too
     return parts.flatten(0, 1) if tokens.ndim == 2 else parts.mT.flatten(0, 1)
 
 
 class ScoredModule(nn.Module):
     """A module whose `_run` takes sequences of `T` tokens to outputs at the last `scored` positions, (n, scored, ...),
-    and each layer's attention from its last rows, (n, heads, rows, T). With a context, what it runs on are windows."""
+    and each layer's attention from its last rows, (n, heads, rows, T). With a context it runs on windows."""
 
     def __init__(self, T: int, scored: int, context: int) -> None:
         super().__init__()
@@ -56,9 +55,9 @@ class ScoredModule(nn.Module):
         return self._run_all(tokens)[0]
 
     def observe(self, tokens: Tensor, *, whole: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """The output, and every layer's attention, (n, heads, T, T) if `whole`, else from the last position. Rows that
-        are not scored are left at zero where a layer does not compute them. With a context, a row is the attention of
-        its window's last position, at the places of the window's tokens."""
+        """The output, and every layer's attention: (n, heads, T, T) if `whole`, else from the last position. Rows that
+        a layer does not compute are zero. With a context, a row is the attention from the last position of its window,
+        at the positions of the window's tokens."""
         outputs, maps = self._run_all(tokens)
         if self.context:
             maps = [self._placed(weights[:, :, -1]) for weights in maps]

@@ -1,14 +1,14 @@
 """The minimal multi-head model of paper 2: attention heads and nothing else.
 
-A token enters as one-hot token beside one-hot position, x_s in R^D with D = vocabulary + positions. Head k scores
-x_t W_k x_s / sqrt(D) over s <= t, and its output is V_k x_s, averaged by attention; heads are summed, and the first
-coordinates are the logits. No perceptron, normalisation, skip, dropout or output map. A token that is a vector enters
-as it is.
+The input x_s in R^D is a one-hot token followed by a one-hot position, D = vocabulary + positions. The score of head k
+is x_t W_k x_s / sqrt(D) for s <= t; its output is the attention-weighted mean of V_k x_s. Heads are summed, and the
+first coordinates are the logits. There is no perceptron, normalisation, skip, dropout or output map. A token that is a
+vector enters unchanged.
 
-One-hot vectors select: x_t W is a sum of two rows of W, and its product with x_s picks two of its entries; where that
-is less work, all such sums are made once, and looked up. Only scored positions are computed, and only the rows of V
-that are read out. A window of restricted context has one query: its output is V_k Σ_s a_s x_s, where the sum of one-hot
-vectors is attention counted by token, beside attention itself.
+Products with one-hot vectors are computed by lookup: x_t W is a sum of two rows of W, and its product with x_s is a sum
+of two of its entries. Where it is less work, all such sums are tabulated once. Only scored positions are computed, and
+only the rows of V that are read. A window of restricted context has one query; its output is V_k Σ_s a_s x_s, where the
+sum over one-hot vectors is attention summed by token, followed by attention itself.
 """
 
 import math
@@ -29,15 +29,15 @@ Scale = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Minimal:
-    """Settings of the minimal model; `build` makes the module. A query scale of exactly 0 never specialises."""
+    """Settings of the minimal model; `build` makes the module. With a query scale of exactly 0 no head specialises."""
 
     version: ClassVar[int] = 1  # raised when what a run computes changes
 
     heads: Annotated[int, Field(ge=1, le=1024)] = 3
     layers: Literal[1, 2] = 1
-    query: Literal["xavier"] | Scale = "xavier"  # start of the queries: Xavier, or uniform within plus or minus this
-    value: Literal["xavier"] | Scale = "xavier"  # start of the values
-    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0 means no windows, the whole sequence
+    query: Literal["xavier"] | Scale = "xavier"  # initial queries: Xavier, or uniform in ± this
+    value: Literal["xavier"] | Scale = "xavier"  # initial values
+    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0: the whole sequence
 
     def build(self, task: Task, rng: torch.Generator) -> "MinimalModule":
         T, scored = scored_positions(task, "minimal", self.context)
@@ -53,14 +53,14 @@ class MinimalModule(ScoredModule):
         self.width = vocabulary + self.T
         shape = (c.heads, self.width, self.width)
         self.queries = nn.ParameterList(_start(shape, c.query, rng) for _ in range(c.layers))
-        # The last layer is read at the first coordinates only; a layer before it needs all of them.
+        # Of the last layer only the first coordinates are read; an earlier layer needs all of them.
         whole = [_start(shape, c.value, rng) for _ in range(c.layers)]
         whole[-1] = nn.Parameter(whole[-1][:, :, :vocabulary].detach().clone())
         self.values = nn.ParameterList(whole)
         self.register_buffer("hidden", torch.ones(self.T, self.T, dtype=torch.bool).triu(1), persistent=False)  # ahead
 
     def value_matrices(self) -> Tensor:
-        """What each head of the last layer says of a token, (heads, vocabulary out, vocabulary in)."""
+        """Output of each head of the last layer for a token, (heads, vocabulary out, vocabulary in)."""
         return self.values[-1][:, : self.vocabulary, : self.vocabulary].mT
 
     def _run(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -84,14 +84,14 @@ class MinimalModule(ScoredModule):
         V, rows, heads = self.vocabulary, T - start, self.c.heads
         W = self.queries[0] / math.sqrt(self.width)
         if not tokens.is_floating_point() and n >= V**2:
-            # Few tokens, many sequences: the scores of all pairs of positions and tokens, to be looked up.
+            # Few tokens, many sequences: tabulate the scores of all pairs of positions and tokens.
             q = W[:, V + start :, None] + W[:, None, :V]  # (heads, rows, V, width)
             table = q[:, :, :, None, :V] + q[:, :, :, V:, None]  # (heads, rows, V, T, V)
             table = table.masked_fill(self._hidden(start)[:, None, :, None], -math.inf).flatten(1)
             here, there = _places(tokens[:, start:], V), _places(tokens, V)
             index = (here[:, :, None] * (T * V) + there[:, None]).view(1, -1).expand(heads, -1)
             return table.gather(1, index).view(heads, n, rows, T).softmax(-1).transpose(0, 1)
-        W = W.transpose(0, 1).flatten(1)  # (width, heads width): a row is what a one-hot entry selects
+        W = W.transpose(0, 1).flatten(1)  # (width, heads width): a one-hot entry selects a row
         q = (rows_of(tokens[:, start:], W[:V]) + W[V + start :]).view(n, rows, heads, -1)
         if tokens.is_floating_point():
             on_tokens = q[..., :V] @ tokens[:, None].mT
@@ -105,16 +105,16 @@ class MinimalModule(ScoredModule):
         words, places = V[:, None, : self.vocabulary], V[:, self.vocabulary :, None]
         if tokens.is_floating_point():
             values = tokens[:, None] @ V[:, : self.vocabulary] + V[:, self.vocabulary :]  # (n, heads, T, out)
-        else:  # what a head says of a token at a place, to be looked up
+        else:  # a table of each head's output for a token at a position
             table = (words + places).view(-1, out)  # (heads T vocabulary, out)
             by_head = torch.arange(heads, device=tokens.device)[:, None] * (self.T * self.vocabulary)
             values = F.embedding(by_head + _places(tokens, self.vocabulary)[:, None], table)
-        # One product a head, not one for all: so heads that are equal stay equal to the last bit.
+        # One product for each head, not one for all, so that equal heads stay equal to the last bit.
         said = [w @ v for w, v in zip(weights.unbind(1), values.unbind(1), strict=True)]
         return torch.stack(said).sum(0)
 
     def _values_in_windows(self, tokens: Tensor, weights: Tensor, V: Tensor) -> Tensor:  # (n, 1, outputs)
-        """The same from the last position alone."""
+        """The same for the last position only."""
         weights = weights[:, :, -1]  # (n, heads, context)
         if tokens.is_floating_point():
             by_token = weights @ tokens

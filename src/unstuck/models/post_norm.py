@@ -1,12 +1,12 @@
 """The full Transformer of paper 2: one block, normalised after each part, with dropout and learned positions.
 
 Queries, the output map, the perceptron and both normalisations are computed at scored positions only. A window of
-restricted context has one query q, and needs no keys and values: its scores are x_s · (K q), and the output is
-(Σ_s a_s x_s) V, which is exact.
+restricted context has one query q and needs no keys and values: its scores are x_s · (K q), and its output is
+(Σ_s a_s x_s) V. This is exact.
 
-Most of the time goes into products of matrices. One whose result has 255 columns takes twice as long as one of 256
-(MKL, measured), because its rows begin between two vectors of the processor; so the residual stream and the square maps
-are widened to 256 columns by zeros, which change no number, and normalisations see the 255.
+Most of the time is spent in matrix products. A product with 255 columns takes twice as long as one with 256 (MKL,
+measured), because its rows are not aligned to the processor's vectors. The residual stream and the square maps are
+therefore padded with zeros to 256 columns, which changes no number; normalisations use the 255 columns.
 """
 
 import math
@@ -25,8 +25,8 @@ from unstuck.tasks.task import Task, rows_of
 from ._scored import ScoredModule, scored_positions
 from .transformer import Linear, _uniform
 
-PUBLISHED_POSITIONS = 50  # rows of the paper's table of positions, however many a task needs
-MULTIPLE = 16  # of columns: as many floats as a vector of the processor holds
+PUBLISHED_POSITIONS = 50  # rows of the paper's table of positions, for every task
+MULTIPLE = 16  # of columns: floats in a vector of the processor
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -40,7 +40,7 @@ class PostNorm:
     width: Annotated[int, Field(ge=1, le=65_536)] = 255
     mlp: Annotated[int, Field(ge=1, le=65_536)] = 64  # width of the perceptron
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0 means no windows, the whole sequence
+    context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0: the whole sequence
 
     def build(self, task: Task, rng: torch.Generator) -> "PostNormModule":
         T, scored = scored_positions(task, "post_norm", self.context)
@@ -74,7 +74,7 @@ class Block(nn.Module):
     def _queries(
         self, last: Tensor, x: Tensor, hidden: Tensor, Q: Tensor, K: Tensor, V: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What the heads say to the last positions, (n, rows, widened), and the attention of these."""
+        """Output of the heads at the last positions, (n, rows, widened), and their attention."""
         q, kv = self._heads(last @ Q), self._heads(x @ torch.cat([K, V], 1))
         k, v = kv[: self.c.heads], kv[self.c.heads :]
         rate = self.c.dropout if self.training else 0.0
@@ -82,7 +82,7 @@ class Block(nn.Module):
         return torch.cat([said for said, _ in heads], -1), torch.stack([A for _, A in heads], 1)
 
     def _one_query(self, x: Tensor, Q: Tensor, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for the last position alone."""
+        """The same for the last position only."""
         toward = [q @ k.mT for q, k in zip(self._heads(x[:, -1] @ Q), self._heads(K), strict=True)]
         A = (torch.stack(toward, 1) @ x.mT).softmax(-1)  # (n, heads, T)
         seen = (self._dropout(A) @ x).unbind(1)
@@ -90,7 +90,7 @@ class Block(nn.Module):
         return torch.cat(said, -1)[:, None], A[:, :, None]
 
     def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The columns of each head, of one widened map or of several; added columns count with the last head."""
+        """The columns of each head, of one padded map or of several; padding belongs to the last head."""
         size, added = self.c.width // self.c.heads, -self.c.width % MULTIPLE
         maps = x.shape[-1] // (self.c.width + added)
         return x.split(([size] * (self.c.heads - 1) + [size + added]) * maps, -1)
@@ -100,10 +100,10 @@ class Block(nn.Module):
 
 
 class Head(torch.autograd.Function):
-    """One head with dropout: A = softmax(q k^T + hidden), to the attention A and what is said, (A * mask) v.
+    """One head with dropout: A = softmax(q k^T + hidden); returns the output (A * mask) v and the attention A.
 
-    The gradient is written out because PyTorch's gradient of k is stored by columns: to put it beside those of the
-    other heads then takes longer than all products of a head."""
+    The gradient is written by hand because PyTorch stores the gradient of k by columns, and joining it with those of
+    the other heads would take longer than all products of a head."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, rate: float) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ class PostNormModule(ScoredModule):
     def __init__(self, c: PostNorm, vocabulary: int, T: int, scored: int, rng: torch.Generator) -> None:
         super().__init__(T, scored, c.context)
         self.c = c
-        self.encoder = _orthogonal(vocabulary, c.width, rng)  # of one-hot tokens, by index
+        self.encoder = _orthogonal(vocabulary, c.width, rng)  # for one-hot tokens, selected by index
         bound = math.sqrt(6 / (max(PUBLISHED_POSITIONS, self.T) + c.width))
         self.positions = nn.Parameter(_uniform((self.T, c.width), bound, rng))
         self.layers = nn.ModuleList(Block(c, rng) for _ in range(c.layers))
@@ -146,7 +146,7 @@ class PostNormModule(ScoredModule):
 
 
 def widened(x: Tensor, dims: int = 1) -> Tensor:
-    """With zeros after the last of its columns, and rows if `dims` is 2, so that their number is a multiple of 16."""
+    """Padded with zero columns, and zero rows if `dims` is 2, to a multiple of 16."""
     added = [-size % MULTIPLE for size in x.shape[: -1 - dims : -1]]
     return F.pad(x, [n for a in added for n in (0, a)]) if any(added) else x
 
@@ -156,8 +156,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
 
 def dropout_mask(x: Tensor, rate: float) -> Tensor:
-    """Zero with probability `rate`, rounded to 16 bits, else a number that makes the mean 1. The noise is that of
-    PyTorch's default generator, as for F.dropout, whose draws take 4 times as long."""
+    """Zero with probability `rate`, rounded to 16 bits, else the value that makes the mean 1. It uses PyTorch's default
+    generator, as F.dropout does, which takes 4 times as long."""
     if not rate:
         return torch.ones_like(x)
     dropped = round(rate * 2**16)
@@ -167,6 +167,6 @@ def dropout_mask(x: Tensor, rate: float) -> Tensor:
 
 
 def _orthogonal(rows: int, columns: int, rng: torch.Generator) -> nn.Parameter:
-    """Orthonormal rows, or, where there are more of them, columns; uniform over all such matrices."""
+    """Orthonormal rows, or orthonormal columns if there are more rows; uniform over all such matrices."""
     Q = haar((max(rows, columns), min(rows, columns)), rng)
     return nn.Parameter((Q if rows >= columns else Q.T).contiguous())

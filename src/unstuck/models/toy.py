@@ -14,7 +14,7 @@ from unstuck.tasks.task import Task
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Toy:
-    """The toy model for single-location regression at a fixed position; it has no settings of its own."""
+    """The toy model for single-location regression at a fixed position; it has no settings."""
 
     version: ClassVar[int] = 1  # raised when what a run computes changes
 
@@ -44,7 +44,7 @@ class ToyAttention(nn.Module):
 
 
 def population_loss(a: Tensor, W: Tensor, target: Tensor, B: int = 1) -> Tensor:
-    """The expected loss without cross-sample repetition, over all sequences (A.2); leading dimensions are a batch."""
+    """The expected loss over all sequences without cross-sample repetition (A.2); leading dimensions are a batch."""
     s = a.softmax(-1)
     T, d = s.shape[-1], W.shape[-1]
     relevant = s[..., T - B :].sum(-1)[..., None, None]

@@ -1,9 +1,9 @@
 """The Transformer of both tasks of paper 1 (Table 1), read at one position.
 
 A block is attention and a two-layer perceptron, each added to the residual stream. When the output is read at one
-position, the last block needs its query, its output map and its perceptron there only, and its keys and values not
-at all: with one query q the scores are x_t · (K^T q), and the output V Σ_t α_t x_t. That is exact, and makes the
-last block almost free.
+position, the last block computes its query, output map and perceptron at that position only, and no keys and values:
+with one query q the scores are x_t · (K^T q), and the output is V Σ_t α_t x_t. This is exact, and the last block costs
+almost nothing.
 """
 
 import math
@@ -30,27 +30,27 @@ class Transformer:
     layers: Annotated[int, Field(ge=1, le=1024)] = 2
     heads: Annotated[int, Field(ge=1, le=1024)] = 4
     width: Annotated[int, Field(ge=1, le=65_536)] = 256
-    qk: Annotated[int, Field(ge=1, le=65_536)] = 64  # dimension of queries and keys, a head; values have it too
+    qk: Annotated[int, Field(ge=1, le=65_536)] = 64  # dimension of queries, keys and values of a head
     mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4
     mlp: bool = True  # a perceptron after each attention
     skip: bool = True  # residual connections
     layer_norm: bool = False  # before attention and perceptron, and before the read-out
     causal: bool = False
     activation: Literal["gelu", "relu"] = "gelu"
-    init: Literal["default", "xavier"] = "default"  # of every linear map; default is PyTorch's
-    embedding: Literal["linear", "normal"] = "linear"  # start of the tokens' vectors: that of a linear map, or N(0, 1)
+    init: Literal["default", "xavier"] = "default"  # of every linear map; default: PyTorch's
+    embedding: Literal["linear", "normal"] = "linear"  # initial token vectors: as a linear map, or N(0, 1)
     read: Literal["last", "mean"] = "last"  # where the output is read
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
 
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
-        """The module for a task, its start drawn from `rng`."""
+        """The module for a task, with initial weights drawn from `rng`."""
         if self.embedding != "linear" and not task.discrete:
             raise InvalidCombination(f"model.embedding = {self.embedding} needs a task of tokens; this one has vectors")
         return TransformerModule(self, task.inputs, task.outputs, rng, task.discrete)
 
 
 class Linear(nn.Linear):
-    """nn.Linear drawing its start from a generator of our own."""
+    """nn.Linear with initial weights drawn from a given generator."""
 
     def __init__(self, inputs: int, outputs: int, rng: torch.Generator, init: str) -> None:
         nn.Module.__init__(self)
@@ -80,17 +80,17 @@ class Attention(nn.Module):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.c.causal)
         return self.out(y.transpose(1, 2).flatten(2))
 
-    def at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, width): what the last position gets
+    def at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, width): output at the last position
         c = self.c
         seen = self.weights_at_last(x) @ x  # (n, heads, width)
         v = torch.einsum("nhw,hqw->nhq", seen, self.value.weight.view(c.heads, c.qk, c.width))
         return self.out(v.flatten(1) + self.value.bias)
 
-    def weights_at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, heads, T): where the last position looks
+    def weights_at_last(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, heads, T): attention of the last position
         c = self.c
         q = self.query(x[:, -1]).view(-1, c.heads, c.qk)
         toward = torch.einsum("nhq,hqw->nhw", q, self.key.weight.view(c.heads, c.qk, c.width))
-        # the key's bias adds the same to all scores of a query, so the softmax does not see it
+        # the key's bias adds the same to all scores of a query and cancels in the softmax
         return (toward @ x.mT / math.sqrt(c.qk)).softmax(-1)
 
     def weights(self, x: Tensor) -> Tensor:  # (n, T, width) -> (n, heads, T, T), for probes
@@ -164,8 +164,8 @@ class TransformerModule(nn.Module):
         return maps
 
     def observe(self, inputs: Tensor, *, whole: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """The output, and every layer's attention: from the last position, (n, heads, T) each, or, if `whole`, from
-        all, (n, heads, T, T)."""
+        """The output, and every layer's attention: from the last position, (n, heads, T) each; if `whole`, from all
+        positions, (n, heads, T, T)."""
         x, maps = self._start(inputs), []
         for i, block in enumerate(self.blocks):
             look = block.attention.weights if whole else block.attention.weights_at_last
@@ -186,11 +186,11 @@ class TransformerModule(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A linear map of one-hot tokens, by index: (n, T) -> (n, T, width). Several tokens at one position are summed:
+    """A linear map of one-hot tokens, by index: (n, T) -> (n, T, width). Tokens that share a position are summed:
     (n, T, k) -> (n, T, width).
 
-    The start of a linear map shrinks as 1/sqrt(tokens). With `embedding="normal"` entries are N(0, 1), as in
-    `nn.Embedding`, for any vocabulary; everything else starts from the same draws.
+    The initial weights of a linear map shrink as 1/sqrt(tokens). With `embedding="normal"` entries are N(0, 1) for any
+    vocabulary, as in `nn.Embedding`; all other weights have the same initial values.
     """
 
     def __init__(self, tokens: int, width: int, rng: torch.Generator, c: Transformer) -> None:

@@ -1,1 +1,1 @@
-"""What is learnt. One file a task."""
+"""Tasks: what is learnt, one file each."""

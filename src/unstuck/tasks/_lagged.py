@@ -1,4 +1,4 @@
-"""What the two tasks of paper 2 share: a past cut into groups of lags, some more important than others."""
+"""What the two tasks of paper 2 share: past tokens in groups of lags of different importance."""
 
 import math
 from collections.abc import Iterable
@@ -14,34 +14,34 @@ from .task import Batch, Task, World, config, rows_of
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 
-#: Q_k of the published runs, oldest group first, (3, 50, 50): U Vh^T of the singular value decomposition of three
-#: normal matrices from torch's seed 0. A file, because the signs of singular vectors differ between libraries.
+#: Q_k of the published runs, oldest group first, (3, 50, 50): U Vh^T from the singular value decomposition of three
+#: normal matrices of torch's seed 0. They are stored because the signs of singular vectors differ between libraries.
 PUBLISHED = files("unstuck.tasks") / "published_teacher.npy"
 
 
 @config
 class Lagged(Task):
-    """Groups of lags with a feature matrix each: A_k = m^(groups - k) Q_k, Q_k orthogonal, k = 1 the nearest group.
+    """Groups of lags with one feature matrix each: A_k = m^(groups - k) Q_k, Q_k orthogonal, k = 1 the nearest group.
 
-    The nearest group matters most, or, with `importance="far"`, the farthest. Training draws from a fixed set of
-    `sequences`, in passes, or, with 0, anew at every step. Lists begin with the oldest, as in the paper's code: with
+    The nearest group matters most; with `importance="far"` the farthest does. Training uses a fixed set of `sequences`
+    in passes; with 0 it draws new sequences at every step. Lists begin with the oldest, as in the paper's code: with
     `span=[2, 4, 8]` the farthest group has two lags, with `weights=[0.7, 0.3]` the older lag of a group weighs more.
     """
 
     d: Annotated[int, Field(ge=2, le=4096)] = 50  # size of the vocabulary, or of a token
     groups: Size = 3
     span: Size | tuple[Size, ...] = 2  # lags in a group; a list: of each group, the oldest group first
-    stride: Annotated[int, Field(ge=0, le=4096)] = 0  # from one group to the next; 0: they follow without overlap
-    m: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.7  # how much more a group matters than the next
+    stride: Annotated[int, Field(ge=0, le=4096)] = 0  # between starts of neighbouring groups; 0: no overlap
+    m: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.7  # importance of a group over that of the next
     importance: Literal["near", "far"] = "near"
-    features: Literal["orthogonal", "frobenius", "shared"] = "orthogonal"  # also: tr Q_i^T Q_j = 0, or one Q for all
-    teacher: Literal["random", "published"] = "random"  # Q: Haar, drawn from the run's seed, or the authors' own
+    features: Literal["orthogonal", "frobenius", "shared"] = "orthogonal"  # frobenius: tr Q_i^T Q_j = 0; shared: one Q
+    teacher: Literal["random", "published"] = "random"  # Q: Haar, from the run's seed, or the authors' own
     weights: tuple[
         Annotated[float, Field(gt=0, le=100)], ...
-    ] = ()  # alpha in a span, oldest lag first; made to sum to 1
+    ] = ()  # alpha in a span, oldest lag first; scaled to sum to 1
     rank: Annotated[int, Field(ge=0, le=4096)] = 0  # of the features; 0 means full
     scored: Size = 20  # tokens that are predicted
-    sequences: Annotated[int, Field(ge=0, le=10**7)] = 0  # of the training set; 0 means fresh ones at every step
+    sequences: Annotated[int, Field(ge=0, le=10**7)] = 0  # in the training set; 0: new ones at every step
 
     @model_validator(mode="after")
     def _possible(self) -> "Lagged":
@@ -86,19 +86,19 @@ class Lagged(Task):
 
     @property
     def _starts(self) -> list[int]:
-        """Where each group begins, counted from the oldest token of the context, the oldest group first."""
+        """Start of each group, counted from the oldest token of the context, oldest group first."""
         if self.stride:
             return [j * self.stride for j in range(self.groups)]
         return [sum(self.spans[:j]) for j in range(self.groups)]
 
     @property
     def context(self) -> int:
-        """Lags that matter."""
+        """Number of past tokens that the prediction depends on."""
         return self._starts[-1] + self.spans[-1]
 
     @property
     def T(self) -> int:
-        """Tokens that the model sees: all but the last."""
+        """Tokens in the model's input: all but the last."""
         return self.context + self.scored - 1
 
     @property
@@ -138,20 +138,20 @@ class Lagged(Task):
             Q = Q.expand(self.groups, -1, -1)
         if self.features == "frobenius":
             Q = frobenius_orthogonal(Q)
-        if self.rank:  # each on a random subspace of its own, or the shared one on one
+        if self.rank:  # each on its own random subspace; a shared Q on one
             basis = haar((len(Q), self.d, self.d), rng)[:, :, : self.rank]
             basis = basis[:1] if self.features == "shared" else basis
             Q = Q @ basis @ basis.mT
         return Q
 
     def _alpha(self, k: int) -> list[float]:
-        """What the lags of a group weigh, nearest first."""
+        """Weights of the lags of a group, nearest first."""
         if not self.weights:
             return [1.0] * len(self.lags(k))
         return [w / sum(self.weights) for w in reversed(self.weights)]
 
     def lag_matrices(self, A: Tensor, groups: Iterable[int]) -> Tensor:
-        """What a token at each lag adds to the prediction, as rows: (context, d, d)."""
+        """Contribution of a token at each lag to the prediction, as rows: (context, d, d)."""
         out = torch.zeros(self.context, self.d, self.d)
         for k in groups:
             for lag, alpha in zip(self.lags(k), self._alpha(k), strict=True):
@@ -163,7 +163,7 @@ class Lagged(Task):
         return [self.lag_matrices(A, self.order[: i + 1]) for i in range(self.groups)]
 
     def along(self, tokens: Tensor, lag_matrices: Tensor) -> Tensor:
-        """What the tokens before each scored one add up to, (n, scored, d)."""
+        """Sum of the contributions of the tokens before each scored one, (n, scored, d)."""
         out = torch.zeros(len(tokens), self.scored, self.d)
         for lag in range(1, self.context + 1):
             start = self.context - lag
@@ -173,7 +173,7 @@ class Lagged(Task):
     # -- batches
 
     def batch(self, step: int, n: int, rng: torch.Generator, world: World) -> Batch:
-        """The batch of a step: fresh, or the next part of this pass over the training set, in an order of its own."""
+        """The batch of a step: new sequences, or the next part of a pass over the training set (each pass shuffled)."""
         if not self.sequences:
             return self.sample(n, rng, world)
         n = min(n, self.sequences)
@@ -205,15 +205,15 @@ class Lagged(Task):
 
 
 def haar(shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-    """Matrices with orthonormal columns, drawn uniformly (Haar measure): Q of a normal matrix's QR decomposition,
-    signed so that R has a positive diagonal. Without the signs Q is not uniform: its trace is negative on average
-    (Mezzadri 2007)."""
+    """Matrices with orthonormal columns, drawn uniformly (Haar measure): Q of the QR decomposition of a normal matrix,
+    with signs such that the diagonal of R is positive. Without the signs Q is not uniform: its trace is negative on
+    average (Mezzadri 2007)."""
     Q, R = torch.linalg.qr(torch.randn(shape, generator=rng))
     return Q * R.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
 
 
 def frobenius_orthogonal(Q: Tensor) -> Tensor:
-    """Gram-Schmidt on matrices as vectors, the first kept: tr Q_i^T Q_j = 0; each with the norm it had."""
+    """Gram-Schmidt on matrices as vectors, so that tr Q_i^T Q_j = 0; the first is kept, and each keeps its norm."""
     out: list[Tensor] = []
     for q in Q:
         rest = q.flatten()

@@ -1,4 +1,4 @@
-"""The high-order Markov chain of paper 2: the next token depends on groups of lags, some more important than others."""
+"""The high-order Markov chain of paper 2: the next token depends on groups of lags of different importance."""
 
 from typing import Annotated, ClassVar
 
@@ -13,15 +13,15 @@ from .task import Batch, World, config
 
 @config
 class Markov(Lagged):
-    """Predict the next token of a chain whose past matters in groups.
+    """Predict the next token of a chain that depends on groups of past tokens.
 
         lags   6 5   4 3   2 1
              [I(3)] [I(2)] [I(1)]  x_t ~ softmax(1/tau Σ_k A_k Σ_{i in I(k)} alpha_i x_{t-i})
 
-    A_k = m^(groups - k) Q_k with random orthogonal Q_k: the nearest group matters most, or, with `importance="far"`,
-    the farthest. A sequence is a uniform prefix as long as the context, then `scored` tokens drawn from the law, all
-    of which are predicted. Training draws from a fixed set of `sequences`, in passes, or, with 0, anew at every step.
-    Yüksel et al. 2026.
+    A_k = m^(groups - k) Q_k with random orthogonal Q_k: the nearest group matters most; with `importance="far"` the
+    farthest does. A sequence is a uniformly random prefix of the length of the context, then `scored` tokens drawn from
+    the chain; all of these are predicted. Training uses a fixed set of `sequences` in passes; with 0 it draws new
+    sequences at every step. Yüksel et al. 2026.
     """
 
     version: ClassVar[int] = 2  # raised when what is drawn changes
@@ -33,7 +33,7 @@ class Markov(Lagged):
     sequences: Annotated[int, Field(ge=0, le=10**7)] = 9000
 
     def world(self, rng: torch.Generator) -> World:
-        """The features A, (groups, d, d), one matrix a lag, and the training set."""
+        """The features A, (groups, d, d), one matrix for each lag, and the training set."""
         A = self.feature_matrices(rng)
         world = {"A": A, "lag_matrices": self.lag_matrices(A, range(self.groups)) / self.tau}
         if self.sequences:
@@ -54,7 +54,7 @@ class Markov(Lagged):
         return tokens
 
     def truths(self, tokens: Tensor, world: World) -> Tensor:
-        """Log probabilities of the truncated laws A*_{1:i}, i = 1 .. groups, most important first:
+        """Log probabilities of the truncated truths A*_{1:i}, i = 1 .. groups, most important group first:
         (n, groups, scored, d)."""
         laws = self.ladder(world["A"].cpu())
         return torch.stack([self.along(tokens.cpu(), law / self.tau).log_softmax(-1) for law in laws], 1)

@@ -1,4 +1,4 @@
-"""The regression variant of paper 2's chain: Gaussian tokens, squared loss, for which its theory is written."""
+"""The regression variant of paper 2's chain, used by its theory: Gaussian tokens, squared loss."""
 
 from typing import Annotated, ClassVar
 
@@ -14,9 +14,9 @@ from .task import Batch, World, config
 class MarkovRegression(Lagged):
     """Predict y_t = Σ_k A_k Σ_{i in I(k)} alpha_i x_{t-i} + noise from Gaussian tokens x.
 
-    The same groups of lags as in `markov`. What is predicted is not fed back as the next token: with features larger
-    than 1 such a chain would grow without bound, and the theory takes the tokens as independent. Half the squared
-    error over the variance of the noise is the KL divergence of two predictions, so the ladder has the same names.
+    The groups of lags are those of `markov`. The prediction is not fed back as the next token: with features larger
+    than 1 the chain would grow without bound, and the theory assumes independent tokens. The KL divergence of two
+    predictions is half their squared distance over the variance of the noise, so the ladder has the same column names.
     """
 
     version: ClassVar[int] = 2  # raised when what is drawn changes

@@ -1,4 +1,4 @@
-"""In-context associative recall (Sections 3.1 and C.1): say the value that followed the query when it was a key."""
+"""In-context associative recall (Sections 3.1 and C.1): name the value whose key is the query."""
 
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
@@ -14,31 +14,31 @@ from .task import Batch, Task, config
 
 @config
 class Recall(Task):
-    """Find the query among the keys, and say its value.
+    """Find the query among the keys and name its value.
 
         Y I   A X   U R   Z Y   C A   Z        target: Y
         k v   k v   k v   k v   k v   query
 
-    Keys are distinct, values too, and both come from one vocabulary; which value belongs to which key is drawn anew
-    for every sequence. With probability p the query is one of the repeated tokens, the first two of the vocabulary
-    (`repeated` of them), else any token. It stands in the context B times on average. `copies="always"`: one slot,
-    chosen uniformly, always holds it, and every other one with probability (B - 1)/(pairs - 1). `copies="bernoulli"`,
-    the paper's rule: each slot with probability B/pairs, which sometimes leaves none, and then the target cannot be
-    known. Zucchet et al. 2025, Sections 3.1 and C.1.
+    Keys are distinct, values too, and both come from one vocabulary. The mapping of keys to values is drawn anew for
+    every sequence. With probability p the query is one of the first `repeated` tokens of the vocabulary, else any
+    token. The query appears in the context B times on average. With `copies="always"` one slot, chosen uniformly, holds
+    it, and every other slot with probability (B - 1)/(pairs - 1). With `copies="bernoulli"`, the paper's rule, each
+    slot holds it with probability B/pairs; sometimes no slot does, and the target cannot be known. Zucchet et al. 2025,
+    Sections 3.1 and C.1.
 
-    `joined=True` puts each pair at one position, so that no head has to copy a key to its value:
+    With `joined=True` a pair shares one position, so no head has to copy a key to its value:
 
         YI   AX   UR   ZY   CA   Z-        target: Y
         kv   kv   kv   kv   kv   query
 
-    A position then holds two indices, whose vectors the model adds: the key, and `tokens` + the value; `-`, beside the
-    query, is the index 2 `tokens`. Keys, values and query are those of the same draw with `joined=False`.
+    A position then holds two indices, the key and `tokens` + the value, and the model adds their vectors. The query has
+    the index 2 `tokens` (`-`) beside it. Keys, values and query are those of the same draw with `joined=False`.
     """
 
     version: ClassVar[int] = 1  # raised when what is drawn changes
     discrete: ClassVar[bool] = True
     evaluation: ClassVar[int] = 2048
-    beside: ClassVar[int] = 256  # an accuracy of 64 is off by 0.06
+    beside: ClassVar[int] = 256  # on 64 sequences an accuracy has a standard error of 0.06
     decides: ClassVar[Literal["loss", "accuracy"]] = "accuracy"
 
     tokens: Annotated[int, Field(ge=3, le=65_536)] = 64  # size of the vocabulary; it is drawn from without replacement
@@ -95,8 +95,8 @@ class Recall(Task):
     def sample(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Batch:
         query = self.queries(n, rng)[:, None]  # (n, 1)
         holds = self.slots(n, rng)
-        # The first tokens of two random orders: distinct keys, the query taken out, and a one-to-one map of keys to
-        # values, as far as this sequence needs it: last, that of the query.
+        # The first tokens of two random orders: distinct keys without the query, and distinct values; the last value
+        # is that of the query.
         order = torch.rand(2 * n, self.tokens, generator=rng, dtype=torch.float32)
         order[:n].scatter_(1, query, -1.0)
         others, values = order.topk(self.pairs + 1, dim=1).indices.split(n)  # (n, pairs + 1)
@@ -125,7 +125,7 @@ class Recall(Task):
         return {"loss": self.losses(outputs, batch.targets), "accuracy": right}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
-        """Copying: from each value that is asked for to the key before it; none where they are one position."""
+        """Copying: from each right value to the key before it; none where they share one position."""
         if self.joined:
             return {}
         copy = torch.diag_embed(batch.relevant[:, 1:], offset=-1)  # (n, T, T): row t, column t - 1

@@ -19,10 +19,10 @@ class SingleLocation(Task):
         x_1   x_2  [x_3]  x_4        y* = W* x_3
                      ^ flagged as relevant
 
-    Tokens are N(0, I/d), W* has entries N(0, 1/d), the loss is half the squared error: 0.5 for the trivial
-    predictor. With B > 1 the relevant token stands at B distinct random positions. With probability p it is one
-    fixed token x~, drawn once like any other (the text does not say which x~ the Transformer task uses;
-    `frequent="basis"` is the theory's). Zucchet et al. 2025, Sections 2.1 and B.1.
+    Tokens are N(0, I/d), and W* has entries N(0, 1/d). The loss is half the squared error: 0.5 for the trivial
+    predictor. With B > 1 the relevant token appears at B distinct random positions. With probability p it is one fixed
+    token x~, drawn once like any other; the text does not say which x~ the Transformer task uses, and the theory uses
+    `frequent="basis"`. Zucchet et al. 2025, Sections 2.1 and B.1.
     """
 
     version: ClassVar[int] = 1  # raised when what is drawn changes
@@ -31,7 +31,7 @@ class SingleLocation(Task):
     d: Annotated[int, Field(ge=1, le=65_536)] = 16  # token dimension
     B: PositiveInt = 1  # copies of the relevant token (in-context repetition)
     p: Probability = 0.0  # chance that it is the one frequent token (cross-sample repetition)
-    position: Literal["random", "fixed", "last"] = "random"  # anew each sequence, drawn once a run, or the end
+    position: Literal["random", "fixed", "last"] = "random"  # drawn for each sequence, once a run, or the end
     feature: bool = True  # one more input feature that is 1 on relevant tokens
     frequent: Literal["random", "basis"] = "random"  # the frequent token x~
 
@@ -60,14 +60,14 @@ class SingleLocation(Task):
         return self.d
 
     def world(self, rng: torch.Generator) -> dict[str, Tensor]:
-        """W*, the frequent token x~, and where relevant tokens stand if that is fixed."""
+        """W*, the frequent token x~, and the positions of the relevant tokens if these are fixed."""
         target = torch.randn(self.d, self.d, generator=rng) / self.d**0.5
         frequent = (
             torch.eye(self.d)[0] if self.frequent == "basis" else torch.randn(self.d, generator=rng) / self.d**0.5
         )
         if self.position == "last":
             positions = torch.arange(self.T - 1, -1, -1)
-        else:  # not the last, where the output is read: there, no attention would be needed
+        else:  # not the last: the output is read there, so no attention would be needed
             drawn = torch.randperm(self.T - 1, generator=rng)
             positions = torch.cat([drawn[: self.B].flip(0), drawn[self.B :]])
         return {"target": target, "frequent": frequent, "positions": positions}
@@ -95,5 +95,5 @@ class SingleLocation(Task):
         return replace(self, B=1, p=0.0)
 
     def primary(self) -> "SingleLocation":
-        """Cross-sample repetition is tested without it, in-context repetition at the training B (D.1)."""
+        """The test data has no cross-sample repetition, and the training B (D.1)."""
         return replace(self, p=0.0)

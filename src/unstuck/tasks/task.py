@@ -1,4 +1,4 @@
-"""What a task is: a small frozen configuration that draws batches. Subclass it, in one file, for a task of your own."""
+"""`Task`: a frozen configuration that draws batches. Subclass it, in one file, for a task of your own."""
 
 from typing import ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
 
@@ -13,7 +13,7 @@ C = TypeVar("C")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def config(cls: type[C]) -> type[C]:
-    """Decorate a task's class: fields are checked, unknown ones refused, nothing changes after."""
+    """Decorator of a task's class: fields are validated, unknown fields are refused, and instances are frozen."""
     return dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)  # type: ignore[return-value]
 
 
@@ -26,26 +26,26 @@ def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
 
 
 class Batch(NamedTuple):
-    """n sequences: what the model sees, what it should say, and which tokens matter for it."""
+    """n sequences: inputs, targets, and which tokens the targets depend on."""
 
     inputs: Tensor  # (n, T, features), or (n, T) token indices, or (n, T, k) where a position holds k of them
     targets: Tensor  # (n, outputs), or (n,) token indices
     relevant: Tensor  # (n, T), True on the tokens that the target depends on
-    extra: Tensor = torch.empty(0)  # (n, ...), what else a task wants at hand when it measures
+    extra: Tensor = torch.empty(0)  # (n, ...), further data for the task's `measures`
 
 
 class Task:
-    """What is learnt. A subclass says its sizes, and draws sequences.
+    """What is learnt. A subclass defines its sizes and draws sequences.
 
-    `world` is drawn once a run, from its own seed (a target matrix, a fixed position); `sample` draws from it.
+    `world` is drawn once a run, from its own seed: a target matrix, a fixed position. `sample` receives it.
     """
 
-    #: Whether inputs are token indices, to be embedded, rather than vectors.
+    #: True if inputs are token indices, False if they are vectors.
     discrete: ClassVar[bool] = False
-    #: Sequences in the evaluation set, and those of them that an ordinary row of the curve looks at.
+    #: Sequences in the evaluation set, and how many of them an ordinary row of the curve uses.
     evaluation: ClassVar[int] = 1024
     probe: ClassVar[int] = 64
-    #: Sequences of the sets that decide nothing: clean and training-like data, where that is another task.
+    #: Sequences in the sets that do not decide emergence: clean and training-like data.
     beside: ClassVar[int] = 64
     #: The measure whose thresholds decide emergence: a loss falls to them, an accuracy rises to them.
     decides: ClassVar[Literal["loss", "accuracy"]] = "loss"
@@ -66,11 +66,11 @@ class Task:
         raise NotImplementedError
 
     def batch(self, step: int, n: int, rng: torch.Generator, world: World) -> Batch:
-        """The batch of one training step; a task with a fixed training set goes through it here."""
+        """The batch of one training step; a task with a fixed training set takes the next part of it."""
         return self.sample(n, rng, world)
 
     def steps_a_pass(self, n: int) -> int:
-        """Steps between two looks of a learning-rate schedule at the validation loss: a pass over the data."""
+        """Steps of a pass over the data: the learning-rate schedule evaluates the validation loss once a pass."""
         return 3
 
     def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
@@ -78,11 +78,11 @@ class Task:
         return self.sample(n, rng, world)
 
     def clean(self) -> "Task":
-        """The same task without repetition, on which the model is tested."""
+        """The same task without repetition, for testing."""
         return self
 
     def primary(self) -> "Task":
-        """The task whose evaluation decides emergence: the clean one unless told otherwise."""
+        """The task whose evaluation decides emergence; by default the clean one."""
         return self.clean()
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -90,20 +90,20 @@ class Task:
         return 0.5 * (outputs - targets).square().sum(-1)
 
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """All that is measured on each sequence, (n,) each: `loss` and `accuracy` on every evaluation set, others on
-        the one that decides."""
+        """All measures of each sequence, (n,) each: `loss` and `accuracy` on every evaluation set, others on the set
+        that decides emergence."""
         return {"loss": self.losses(outputs, batch.targets)}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
-        """Attention to look at beside the read-out's: for each name, (n, T, T), True from a position to another."""
+        """Further attention to measure: for each name a mask (n, T, T), True from one position to another."""
         return {}
 
-    # -- two models compared
+    # -- comparison of two models
 
     def prediction(self, outputs: Tensor) -> Tensor:
-        """What is kept of a model's outputs for others to be compared with."""
+        """What is kept of a model's outputs, to compare other models with."""
         return outputs
 
     def distance(self, theirs: Tensor, ours: Tensor) -> Tensor:
-        """From a kept prediction to another, a number for each: half the squared difference."""
+        """Distance between two predictions, one number each: half the squared difference."""
         return 0.5 * (theirs - ours).square().sum(-1)

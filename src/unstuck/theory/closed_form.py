@@ -6,7 +6,7 @@ mobility of Δa,
 
     v' = c e^Δa,   Δa' = m c e^Δa v,   c = (B/T) sqrt((1 + p² (d - 1)) / d),   m = 1 (reduced) or 1/B (exact).
 
-Everything here follows from them; docs/derivation.md has the steps, docs/errata.md where the paper's text differs.
+Everything here follows from them. docs/derivation.md has the steps; docs/errata.md the differences from the paper.
 """
 
 import math
@@ -49,11 +49,11 @@ class Linearised(NamedTuple):
 
 
 def linearised(s: Setting, t: Any) -> Linearised:
-    """w = sinh(λ t), Δa = cosh(λ t) - 1, L = (1 - κ sinh 2λt) / 2 and their counterparts for the other flows
-    (A.3.2, A.4.2)."""
+    """The linearised flow at times t: w = sinh(λ t), Δa = cosh(λ t) - 1, L = (1 - κ sinh 2λt) / 2 for the reduced
+    flow, and the corresponding forms for the others (A.3.2, A.4.2)."""
     t = np.asarray(t, dtype=float)
     mu = rate(s)
-    grown = np.sinh(mu * t) / mu * s.B / s.T  # what a direction of unit gradient has gained
+    grown = np.sinh(mu * t) / mu * s.B / s.T  # weight gained along a direction of unit gradient
     sigma = (1 - s.p) / s.d
     loss = 0.5 * (1 - _drop(s) * np.sinh(2 * mu * t))
     delta_a = np.cosh(mu * t) - 1
@@ -65,9 +65,8 @@ def linearised(s: Setting, t: Any) -> Linearised:
 def _drop(s: Setting) -> float:
     """κ in L = (1 - κ sinh 2μt) / 2 for the test loss: B² / (d T² μ) for every flow.
 
-    To first order the test loss falls by (B / (d T)) (w~ + sqrt(d-1) w) e^Δa, and the two weights grow in
-    proportion to σ~ and σ sqrt(d-1), whose sum here is σ~ + (d-1) σ = 1: the repetition p enters through μ
-    alone.
+    To first order the test loss falls by (B / (d T)) (w~ + sqrt(d-1) w) e^Δa. The two weights grow in proportion to
+    σ~ and σ sqrt(d-1), and σ~ + (d-1) σ = 1, so the repetition p enters only through μ.
     """
     return s.B**2 / (s.d * s.T**2 * rate(s))
 
@@ -75,16 +74,16 @@ def _drop(s: Setting) -> float:
 def escape_time(s: Setting, eps: float = 0.8) -> float:
     """Time for the linearised test loss to fall to (1 - eps) of its start: arcsinh(eps / κ) / (2 μ).
 
-    For the paper's flow it is sqrt(d) T / (2 B) arcsinh(eps sqrt(d) T / B). It describes how the plateau is
-    *left*, not how long it lasts: for that see `blow_up_time`.
+    For the paper's flow it is sqrt(d) T / (2 B) arcsinh(eps sqrt(d) T / B). It describes how the run leaves its
+    start, not how long the plateau lasts; see `blow_up_time` for that.
     """
     eps = real("eps", eps, 0.0, 1.0, "a number from 0 to 1")
     return math.asinh(eps / _drop(s)) / (2 * rate(s))
 
 
 def escape_time_eq6(s: Setting, eps: float = 0.8) -> float:
-    """Equation 6 as printed (with sqrt(d) T for sqrt(dT)): log(eps / κ) / (2 μ), without the 2 of arcsinh(x) ~
-    log 2x."""
+    """Equation 6 as printed, with sqrt(d) T in place of sqrt(dT): log(eps / κ) / (2 μ). It lacks the factor 2 of
+    arcsinh(x) ~ log(2x)."""
     eps = real("eps", eps, 0.0, 1.0, "a number above 0, up to 1")
     if eps == 0:
         raise BadInput("eps", eps, "a number above 0, up to 1")
@@ -92,25 +91,24 @@ def escape_time_eq6(s: Setting, eps: float = 0.8) -> float:
 
 
 def blow_up_time(s: Setting) -> float:
-    """The plateau for large T, when attention leaves for good: sqrt(π/2) / μ.
+    """The plateau for large T: sqrt(π/2) / μ, the time at which the approximate flow diverges.
 
     Dividing the two equations above gives Δa = m v² / 2, so v' = c exp(m v² / 2) reaches infinity after (1/c) ∫
-    exp(-m v²/2) dv. That is sqrt(π/2) sqrt(d) T / B for the reduced flow, sqrt(π/2) sqrt(d) T / sqrt(B) for the
-    exact one: no logarithm (erratum 2).
+    exp(-m v²/2) dv. This is sqrt(π/2) sqrt(d) T / B for the reduced flow and sqrt(π/2) sqrt(d) T / sqrt(B) for the
+    exact one, without a logarithm (erratum 2).
     """
     return math.sqrt(math.pi / 2) / rate(s)
 
 
 def plateau_estimate(s: Setting, threshold: float = 0.1) -> float:
-    """The plateau to three terms: blow-up, drag, and what comes after. inf where it never ends.
+    """The plateau to three terms: blow-up, drag, and finish or catch-up. inf where it never ends.
 
     - sqrt(π/2) / μ: the blow-up time;
-    - (1 - π/4) / (d T μ²): the other tokens' noise drags on the weights while attention is still uniform, to
-      first order;
-    - `finish_time`: once attention has moved, plain regression down to the threshold; or, if that is longer,
-      `catch_up_time`: attention waits for the directions that the frequent token does not teach.
+    - (1 - π/4) / (d T μ²): noise of the other tokens slows the weights while attention is still uniform (first order);
+    - the longer of `finish_time`, plain regression down to the threshold once attention has moved, and
+      `catch_up_time`, in which the directions other than the frequent token are learnt.
 
-    Meant for T >> B: within 4% of the integrated flow for T/B >= 128 and p <= 0.8 (tested for d from 16 to 256),
+    It needs T >> B: within 4% of the integrated flow for T/B >= 128 and p <= 0.8 (tested for d from 16 to 256),
     within 9% for T/B = 32.
     """
     drag = (1 - math.pi / 4) / (s.d * s.T * rate(s) ** 2)
@@ -120,8 +118,8 @@ def plateau_estimate(s: Setting, threshold: float = 0.1) -> float:
 def finish_time(s: Setting, threshold: float = 0.1) -> float:
     """Time of plain regression from loss 1/2 to the threshold, with all attention on the relevant tokens.
 
-    The test loss is then (exp(-2 σ~ t) + (d-1) exp(-2 σ t)) / (2 d); for p = 0 it reaches the threshold after
-    (d/2) log(1 / (2 threshold)). inf where it stays above.
+    The test loss is (exp(-2 σ~ t) + (d-1) exp(-2 σ t)) / (2 d). For p = 0 it reaches the threshold after
+    (d/2) log(1 / (2 threshold)). inf where it never does.
     """
     threshold = check_threshold(threshold)
     sigma = (1 - s.p) / s.d
@@ -138,23 +136,24 @@ def finish_time(s: Setting, threshold: float = 0.1) -> float:
 
 
 def catch_up_time(s: Setting, threshold: float = 0.1) -> float:
-    """Time from the blow-up to the threshold when the frequent token is learnt before attention has moved; 0 where that
+    """Time from the blow-up to the threshold when the frequent token is learnt before attention has moved; 0 where this
     does not happen (p = 0, or p small).
 
-    The frequent direction has little to learn, w~ A -> 1, and is done at an attention A_1 < 1. From then on w~ = 1/A,
-    which falls as attention grows and so holds it back, until the other weight w has caught up. Without noise
+    The frequent direction is learnt early: w~ A reaches 1 at an attention A_1 < 1. From then on w~ = 1/A. This weight
+    must fall as attention grows, which slows attention until the other weight w has caught up. Without noise
 
         m (w² + w~²) / 2 = F(x) - F(x_0),   F(x) = x + e^x,   x = log(A / (1 - A)) = Δa + log(B / (T - B))
 
-    is conserved, so with w~ = 1/A attention alone is left to integrate over: dt = dw / (σ A (sqrt(d-1) - A w)), to the
-    w at which the test loss, (sqrt(d-1) - A w)² / (2 d), is at the threshold. docs/derivation.md has the steps.
+    holds along the flow. With w~ = 1/A this gives w as a function of A, and one integral is left: dt = dw / (σ A
+    (sqrt(d-1) - A w)), up to the w at which the test loss, (sqrt(d-1) - A w)² / (2 d), is the threshold.
+    docs/derivation.md has the steps.
     """
     threshold = check_threshold(threshold)
     sigma, others = (1 - s.p) / s.d, math.sqrt(s.d - 1)
-    if s.p == 0 or sigma == 0 or others == 0 or 2 * s.B >= s.T:  # the last: attention is there from the start
+    if s.p == 0 or sigma == 0 or others == 0 or 2 * s.B >= s.T:  # the last: attention is high from the start
         return 0.0
     m, slope = _mobility(s), math.hypot(s.p + sigma, sigma * others)
-    share, share_frequent = sigma * others / slope, (s.p + sigma) / slope  # of v, at first: w and w~
+    share, share_frequent = sigma * others / slope, (s.p + sigma) / slope  # initial fractions of v along w and w~
 
     def gained(x: float, y: float) -> float:  # 2 (F(x + y) - F(x)) / m
         return 2 * (y + math.exp(x) * math.expm1(y)) / m
@@ -165,7 +164,7 @@ def catch_up_time(s: Setting, threshold: float = 0.1) -> float:
     start, end = math.log(s.B / (s.T - s.B)), 40.0  # at 40 attention is 1 in double precision
     first = brentq(lambda x: attention(x) * share_frequent * math.sqrt(gained(start, x - start)) - 1, start, end)
     v = math.sqrt(gained(start, first - start))
-    odds = math.exp(-first)  # against attention
+    odds = math.exp(-first)  # (1 - A) / A at `first`
 
     def weight(y: float) -> float:
         lost = odds * -math.expm1(-y) * (2 + odds * (1 + math.exp(-y)))  # w~² = 1/A² falls
@@ -185,15 +184,15 @@ def catch_up_time(s: Setting, threshold: float = 0.1) -> float:
         step = (1 + 1 / away) / m + away * (1 + away)  # w dw/dy
         return 2 * last * u * step * (1 + away) / (weight(y) * sigma * missing(y))
 
-    rest = blow_up_time(s) * math.erfc(v * math.sqrt(m / 2))  # of the blow-up time, which is not waited for
+    rest = blow_up_time(s) * math.erfc(v * math.sqrt(m / 2))  # rest of the blow-up time after `first`
     return float(quad(pace, 0.0, 1.0, limit=200, epsrel=1e-6)[0]) - rest
 
 
 def progress(delta_a: Any) -> Array:
     """The progress law: the fraction of the plateau that has elapsed when the score gap is Δa, erf(sqrt(Δa)).
 
-    It holds for every flow and contains no parameter: T, d, B, p and the learning rate have dropped out. It needs T
-    much larger than B sqrt(d), and d much larger than 1: at T = 10^6 and a fifth of the plateau the estimate of its end
-    is 0.91 of the truth for d = 2, 0.94 for 4, 0.97 for 16.
+    It holds for every flow and has no parameter: T, d, B, p and the learning rate cancel. It needs T >> B sqrt(d) and
+    d >> 1: at T = 10^6, after a fifth of the plateau, the estimated end is 0.91 of the true one for d = 2, 0.94 for
+    d = 4 and 0.97 for d = 16.
     """
     return np.asarray(erf(np.sqrt(np.maximum(delta_a, 0.0))))

@@ -1,4 +1,4 @@
-"""Where a curve first falls to a threshold, between the points at which it is known."""
+"""The step at which a sampled curve first falls to a threshold."""
 
 from typing import Any
 

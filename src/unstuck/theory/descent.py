@@ -1,7 +1,7 @@
 """Gradient descent on the toy model of Eq. 2 itself, all T scores free: the brute-force check of the exact flow.
 
-The expectation over the data is taken exactly (A.2), so this is the population loss; nothing is reduced but W,
-which stays on the line through W* when it starts at zero (A.3.1).
+The expectation over the data is taken exactly (A.2), so this is the population loss. Only W is reduced: from zero it
+stays on the line through W* (A.3.1).
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Descent:
 def gradient_descent(s: Setting, *, threshold: float = 0.1, lr: float = 1.0, max_steps: int = 10_000_000) -> Descent:
     """Descend from a = 0, w = 0 until the loss is at most `threshold`; p = 0 only.
 
-    `kind="exact"` leaves all T scores free. `kind="reduced"` lets the B relevant positions share one score and
-    holds the others at zero, which is what taking Δa as the parameter amounts to.
+    `kind="exact"` leaves all T scores free. With `kind="reduced"` the B relevant positions share one score and the
+    others stay at zero, so that Δa is the parameter.
     """
     if s.p > 0:
         raise BadInput("p", s.p, "0 for gradient descent on all scores")

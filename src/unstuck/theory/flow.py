@@ -33,12 +33,12 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Plateau:
-    """Time for the test loss to fall to `threshold`; None, with a `reason`, where there is no answer."""
+    """Time for the test loss to fall to `threshold`; `time` is None, with a `reason`, where there is no answer."""
 
     time: float | None
     threshold: float
     reason: str | None = None
-    never: bool = False  # no answer because the loss never gets there, not because the numerics gave up
+    never: bool = False  # the loss never reaches the threshold; False if the solver failed
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Flow(Setting):
             return Plateau(None, threshold, str(e))
 
     def trajectory(self, until: float | None = None, times: Any = None) -> Trajectory:
-        """The flow at the given `times`; or, up to time `until`, at times dense where it moves fast.
+        """The flow at the given `times`; without them, up to time `until`, at times that are dense where it moves fast.
 
-        With neither, until one and a half times the blow-up time, which shows the plateau and the drop.
+        The default `until` is 1.5 times the blow-up time, which shows the plateau and the drop.
         """
         if times is not None:
             at = np.asarray(times, dtype=float)
@@ -110,7 +110,7 @@ class Flow(Setting):
 def plateau_lengths(T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exact", threshold: float = 0.1) -> Array:
     """Plateau lengths over a whole grid: T, d, B and p broadcast against each other.
 
-    inf where the plateau never ends, nan where double precision does not carry that far.
+    inf where the plateau never ends, nan where double precision is not sufficient.
 
     Examples:
         >>> plateau_lengths(T=[[256], [512]], d=[16, 64]).round()

@@ -1,4 +1,4 @@
-"""How attention heads compete, then cooperate: the gradient flow of paper 2 (regression variant, population loss).
+"""Attention heads that compete, then specialise: the gradient flow of paper 2 (regression variant, population loss).
 
 The target is a sum of patterns, each a feature at a position: G = Σ_j g_j e_j ⊗ e_{position j}. Heads k with features
 V_k and attention s_k over T positions predict Σ_k V_k s_kᵀ; with the residual R = G - Σ_k V_k s_kᵀ,
@@ -38,7 +38,7 @@ class HeadTrajectory:
 
     @property
     def spread(self) -> Array:
-        """How far the heads are from each other, (n,): the largest distance between two heads' attention, V apart."""
+        """The largest distance between the attention of two heads, (n,); V is not included."""
         gaps = self.s[:, :, None] - self.s[:, None]
         return np.sqrt((gaps**2).sum(-1)).max((1, 2))
 
@@ -47,9 +47,8 @@ class HeadTrajectory:
 class HeadFlow:
     """Heads that learn patterns of given strengths. The defaults are those of paper 2's Figure 10.
 
-    V starts at zero, attention at uniform but for a perturbation eps T N(0, 1) of the logits, without which the heads
-    would stay the same for ever. Or they start at `V0`, a row of patterns for each head, and `logits0`, a row of
-    positions for each.
+    V starts at zero. Attention starts uniform, with a perturbation eps T N(0, 1) of the logits; without it the heads
+    would stay identical. `V0` (heads, patterns) and `logits0` (heads, T) set other initial values.
 
     Examples:
         >>> flow = HeadFlow(eps=1e-3)
@@ -58,9 +57,9 @@ class HeadFlow:
     """
 
     strengths: tuple[float, ...] = (1.7**2, 1.7, 1.0)  # g, of the patterns
-    positions: tuple[int, ...] | None = None  # where each pattern sits; the first ones unless told
+    positions: tuple[int, ...] | None = None  # of each pattern; default: the first ones
     T: int = 40  # positions
-    heads: int | None = None  # as many as patterns unless told
+    heads: int | None = None  # default: one for each pattern
     q: Literal[1, 2] = 2
     eps: float = 1e-6
     seed: int = 0
@@ -99,7 +98,7 @@ class HeadFlow:
 
     @property
     def levels(self) -> list[float]:
-        """The loss with the i strongest patterns learnt: 1/2 Σ_{j > i} g_j²; where the flow rests on its way."""
+        """The loss with the i strongest patterns learnt, 1/2 Σ_{j > i} g_j²: the plateaus of the flow."""
         g = sorted(self.strengths, reverse=True)
         return [0.5 * sum(x * x for x in g[i:]) for i in range(len(g) + 1)]
 
@@ -128,7 +127,7 @@ class HeadFlow:
         return np.asarray(self.loss_of_patterns(V, s).sum(-1))
 
     def loss_of_patterns(self, V: Array, s: Array) -> Array:
-        """What each pattern adds to the loss, 1/2 |R_j|², (..., patterns)."""
+        """Contribution of each pattern to the loss, 1/2 |R_j|², (..., patterns)."""
         return np.asarray(0.5 * ((self.target - np.swapaxes(V, -1, -2) @ s) ** 2).sum(-1))
 
     def velocity(self, y: Array) -> Array:
@@ -141,7 +140,7 @@ class HeadFlow:
         return np.concatenate([(s @ R.T).ravel(), pull.ravel()])
 
     def trajectory(self, until: float | None = None, points: int = 400) -> HeadTrajectory:
-        """The flow from its start until time `until`; unless told, a little beyond its last stage."""
+        """The flow from its start to time `until`; by default 1.3 times the time of its last stage."""
         if until is None:
             times = [t for t in self.stage_times() if t is not None]
             until = 1.3 * times[-1] if times else 100.0
@@ -156,8 +155,8 @@ class HeadFlow:
         return HeadTrajectory(run.t, V, s, self.loss(y))
 
     def stage_times(self, limit: float = 1e5) -> list[float | None]:
-        """When each pattern is learnt, the strongest first: the loss half-way between two of its levels; None where
-        that is not before `limit`."""
+        """The time at which each pattern is learnt, strongest first: the loss is half-way between two levels. None if
+        this is later than `limit`."""
         levels = self.levels
         marks = [math.fsum(pair) / 2 for pair in itertools.pairwise(levels)]
         events = []
@@ -182,7 +181,7 @@ class HeadFlow:
 
 
 def _rows(name: str, given: ArrayLike, shape: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
-    """A start as plain numbers, so that flows can be compared and hashed."""
+    """Initial values as plain numbers, so that flows can be compared and hashed."""
     wanted = f"finite numbers, {shape[0]} rows of {shape[1]}"
     try:
         values = np.array(given, dtype=float)

@@ -1,8 +1,8 @@
-"""Integrate the gradient flow of a reduced loss, in a time in which it does not blow up.
+"""Integrate the gradient flow of a reduced loss, in a time variable in which it does not blow up.
 
-Attention grows like exp(Δa), so in training time t the plateau ends by a near blow-up that a solver has to creep
-through. Measured by s with dt/ds = sqrt(d) / A, A being the attention on the relevant tokens, the flow is smooth:
-the weights leave zero at rate one, and t is one more variable. `benchmarks/theory.py` has the gain.
+Attention grows as exp(Δa), so in training time t the plateau ends almost in a blow-up, where a solver needs tiny steps.
+In the variable s with dt/ds = sqrt(d) / A, where A is the attention on the relevant tokens, the flow is smooth: the
+weights leave zero at rate one, and t is one more variable. `benchmarks/theory.py` measures the gain.
 """
 
 import itertools
@@ -23,16 +23,16 @@ from .losses import Loss
 
 Array = NDArray[np.float64]
 RTOL, ATOL = 1e-8, 1e-10
-#: No problem within the accepted sizes needs more than a tenth of it.
+#: Problems of the accepted sizes need at most a tenth of this.
 MAX_SOLVER_STEPS = 200_000
 
 
 class NoConvergence(RuntimeError):
-    """The solver gave up; the message says where."""
+    """The solver failed; the message gives the time it reached."""
 
 
 def equations(loss: Loss, mobility: float) -> tuple[Callable[..., Any], Callable[..., Any], float]:
-    """Velocity and Jacobian of (variables of the loss, t / unit) in the time s, and the unit of t."""
+    """Velocity and Jacobian of (variables of the loss, t / unit) with respect to s, and the unit of t."""
     n = len(loss.names)
     root_d, unit = math.sqrt(loss.d), math.sqrt(loss.d) * loss.T / loss.B
     gradient, hessian, attention = loss.gradient, loss.hessian_rows, loss.attention
@@ -77,7 +77,7 @@ def _advance(solver: LSODA, unit: float) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """LSODA warns where it fails; `NoConvergence` says so in our words."""
+    """Silence LSODA's warnings of a failure, which `NoConvergence` reports."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

@@ -1,7 +1,7 @@
 """The reduced losses with their gradients and Hessians: two variables (A.3.1) and three (A.4.1).
 
-Both are written with A = B α, the attention on all relevant tokens together, for which dA/dΔa = A (1 - A) whatever
-B is. Every method takes floats or arrays that broadcast; the loss landscape is `value` on a mesh.
+Both are written with A = B α, the attention on all relevant tokens together; dA/dΔa = A (1 - A) for every B. Every
+method takes floats or arrays that broadcast; the loss landscape is `value` on a mesh.
 """
 
 import math
@@ -16,7 +16,7 @@ Number = Any  # a float, or an array of floats: the formulas are the same
 
 
 def _exp(x: Number) -> Number:
-    # The integrator calls these formulas thousands of times with plain floats, where math.exp is ten times faster.
+    # The integrator calls this thousands of times with plain floats, for which math.exp is ten times faster.
     return math.exp(x) if type(x) is float else np.exp(x)
 
 
@@ -37,14 +37,14 @@ class _Attention:
 
     @cached_property
     def _offset(self) -> float:
-        """The score gap at which relevant and other tokens get the same attention in all."""
+        """The score gap at which the relevant tokens together get half of the attention."""
         return math.log(self.T - self.B) - math.log(self.B)
 
     def attention(self, delta_a: Number) -> tuple[Number, Number]:
         """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq.
         9-10).
 
-        1 - A is not formed by subtraction, so it keeps its digits when it is tiny.
+        1 - A is not computed by subtraction, so it stays accurate when it is tiny.
         """
         ratio = _exp(self._offset - delta_a)
         A = 1 / (1 + ratio)
@@ -104,8 +104,8 @@ class TwoVariableLoss(_Attention):
 class ThreeVariableLoss(_Attention):
     """L(w~, w, Δa) of Eq. 17: w~ is the weight along the frequent token x~, w along the d - 1 other directions.
 
-    The paper writes it for B = 1. Repeating the relevant token in context leaves its covariance alone and
-    replaces α by B α and T - 1 by T - B, as in Eq. 12, so B > 1 is covered too.
+    The paper writes it for B = 1. Copies of the relevant token in context do not change its covariance; they replace
+    α by B α and T - 1 by T - B, as in Eq. 12. This covers B > 1.
     """
 
     p: float = 0.0
@@ -142,8 +142,8 @@ class ThreeVariableLoss(_Attention):
         )
 
     def hessian_rows(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[tuple[Number, ...], ...]:
-        """Second derivatives; the cross terms' noise has its factor 2 (erratum 3), d²L/dΔa² its A (1 - A)
-        (erratum 7)."""
+        """Second derivatives, with the factor 2 on the noise of the cross terms (erratum 3) and the factor A (1 - A) of
+        d²L/dΔa² (erratum 7), which the text lacks."""
         A, N = self.attention(delta_a)
         sigma_t, sigma = self._sigmas
         root = self._root

@@ -1,4 +1,4 @@
-"""The numbers a flow depends on, checked once: T, d, B, p and which flow (Sections 2.1 and 2.3)."""
+"""The settings of a flow, validated: T, d, B, p and the kind of flow (Sections 2.1 and 2.3)."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,7 +8,7 @@ from unstuck.scalars import real, whole
 
 Kind = Literal["exact", "reduced"]
 
-#: Largest sizes accepted. The corners are in the tests; beyond them double precision is no longer checked.
+#: Largest sizes accepted. The tests cover the corners; beyond them double precision may not be sufficient.
 MAX_T, MAX_D = 10**9, 10**7
 #: Thresholds of the test loss, which starts at 1/2.
 MIN_THRESHOLD, MAX_THRESHOLD = 1e-6, 0.499999
@@ -24,7 +24,7 @@ class Setting:
     """One single-location regression problem for the toy model of Eq. 2.
 
         x_1  x_2  ...  x_{T-B}  [x_T ... x_T]        y* = W* x_T
-                                 the last B tokens are one and the same
+                                 the last B tokens are equal
 
     With probability `p` the relevant token is the fixed token x~ (cross-sample repetition).
     """
@@ -48,10 +48,9 @@ class Setting:
 
     @property
     def mobility(self) -> float:
-        """How far Δa moves per unit of -dL/dΔa.
+        """Speed of Δa per unit of -dL/dΔa.
 
-        The reduction takes Δa itself as the parameter: 1. In the model of Eq. 2 the T scores are the
-        parameters; the gradient is shared by B relevant and T - B other scores, so Δa moves by 1/B + 1/(T -
-        B) (erratum 6).
+        In the reduction Δa is the parameter, and the speed is 1. In the model of Eq. 2 the T scores are the parameters;
+        B relevant and T - B other scores share the gradient, and the speed is 1/B + 1/(T - B) (erratum 6).
         """
         return 1.0 if self.kind == "reduced" else self.T / (self.B * (self.T - self.B))

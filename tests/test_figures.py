@@ -10,7 +10,8 @@ from unstuck.cli import main
 from unstuck.config.load import build_spec
 from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
-from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
+from unstuck.papers.emergence import exact_flow, fit_grids, progress_law
+from unstuck.papers.emergence.flow_laws import EXACT, TIED
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 from unstuck.papers.lab import settings_of
 from unstuck.papers.reproduce import reproduce
@@ -31,7 +32,7 @@ def quiet(done, of):
 
 
 def test_figure_1c_on_its_grid():
-    law = fit_power_law(fig1c.data("paper", quiet), "T + d")
+    law = fit_power_law(load("fig1c").data("paper", quiet), "T + d")
     assert law.n == 42
     assert law.r2 >= 0.998
     assert law.exponents["T"] == pytest.approx(1, abs=0.04)
@@ -39,7 +40,7 @@ def test_figure_1c_on_its_grid():
 
 
 def test_figure_2_left_on_its_grid():
-    law = fit_power_law(fig2_left.data("paper", quiet), "d + T/B")
+    law = fit_power_law(load("fig2-left").data("paper", quiet), "d + T/B")
     assert law.n == 36
     assert law.exponents["T/B"] == pytest.approx(0.99, abs=0.02)
     assert law.exponents["d"] == pytest.approx(0.49, abs=0.02)
@@ -47,10 +48,10 @@ def test_figure_2_left_on_its_grid():
 
 
 def test_figure_2_right_on_its_grid_with_both_factors():
-    table = fig2_right.data("paper", quiet)
-    tied, exact = fit_power_law(table, fig2_right.TIED), fit_power_law(table, fig2_right.EXACT)
+    table = load("fig2-right").data("paper", quiet)
+    tied, exact = fit_power_law(table, TIED), fit_power_law(table, EXACT)
     assert tied.n == 30
-    assert tied.exponents[fig2_right.TIED] == pytest.approx(1.02, abs=0.03)
+    assert tied.exponents[TIED] == pytest.approx(1.02, abs=0.03)
     assert tied.r2 >= 0.99
     assert exact.r2 > 0.999 > tied.r2
 

@@ -32,7 +32,12 @@ Array = NDArray[np.float64]
 Row = dict[str, float]
 Source = Literal["run", "watch", "foreign"]
 
-STEP, TEST_LOSS = "step", "test_loss"
+#: Columns of the whole model, by name.
+STEP, EVALUATED, REPETITION = "step", "evaluated", "repetition"
+TRAIN_LOSS, TEST_LOSS, CLEAN_LOSS, LIKE_LOSS = "train_loss", "test_loss", "clean_loss", "like_loss"
+TRAIN_ACCURACY, TEST_ACCURACY = "train_accuracy", "test_accuracy"
+CLEAN_ACCURACY, LIKE_ACCURACY = "clean_accuracy", "like_accuracy"
+EXCESS_LOSS, GRAD_NORM, SPECIALISATION = "excess_loss", "grad_norm", "specialisation"
 RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 #: What is measured of a head, in the field's words, and how its columns begin.
 MEASURES = {
@@ -54,8 +59,8 @@ _HEAD = re.compile(f"({_PREFIXES})_{_NUMBER}_{_NUMBER}")
 _ALIGNMENT = re.compile(f"align_{_NUMBER}_{_NUMBER}")
 _LOSS = re.compile(r"loss(?![a-z_]*(scale|weight))")  # the scale and the weight of a loss are none
 #: Names of a loss, that on held-out data first.
-_LOSSES = (TEST_LOSS, "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", "train_loss", "train/loss")
-_ACCURACIES = ("test_accuracy", "eval_accuracy", "val_accuracy", "accuracy", "train_accuracy")
+_LOSSES = (TEST_LOSS, "eval_loss", "val_loss", "eval/loss", "val/loss", "loss", TRAIN_LOSS, "train/loss")
+_ACCURACIES = (TEST_ACCURACY, "eval_accuracy", "val_accuracy", "accuracy", TRAIN_ACCURACY)
 
 
 # -- names of columns

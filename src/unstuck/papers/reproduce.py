@@ -72,21 +72,22 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.papers.lab import finished, settings_of, units
     from unstuck.runner.sweep import run_sweep
     from unstuck.store.store import Store
 
-    runs = figure.runs(profile)
+    from .finished import Finished
+    from .lab import settings_of, units
+
+    done = Finished(figure, profile, store)
     if workers:
         run_sweep(
-            units(runs),
+            units(done.runs),
             Store(store),
             workers=workers,
             progress=lambda done, of, text: progress(int(done), int(of) + 1),
         )
-    done = finished(runs, store)
-    table = figure.data(profile, progress, store) if hasattr(figure, "data") else done
-    return table, {"runs": {"wanted": len(runs), "finished": len(done)}, "spec": settings_of(runs)}
+    many = {"wanted": len(done.runs), "finished": len(done.results)}
+    return done.table(figure), {"runs": many, "spec": settings_of(done.runs)}
 
 
 def reproduce_all(

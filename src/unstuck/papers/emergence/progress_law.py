@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 
 from unstuck.curve import Curve
 from unstuck.forecast.signals import gain
-from unstuck.papers.emergence._regression import left_runs, middle_runs
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, panels, shades
 from unstuck.theory import Flow, blow_up_time, plateau_estimate
 from unstuck.theory import progress as law
 from unstuck.theory.setting import Kind
+
+from ._regression import each_once, left_runs, middle_runs
 
 T, D, LARGE = [64, 256, 1024, 4096, 16384], [16, 64, 512], 1024  # the law is asymptotic: collapsed from T = LARGE on
 FAMILIES: dict[str, tuple[Kind, int, float, str]] = {
@@ -40,7 +41,7 @@ def plan(profile: Profile) -> list[Job]:
 
 def overlaid(profile: Profile) -> list[TieredRun]:
     """Runs that are drawn over the theory where the store has them; none is trained for it."""
-    return list({run.spec.run_id: run for run in (*left_runs(profile), *middle_runs(profile))}.values())
+    return each_once([*left_runs(profile), *middle_runs(profile)])
 
 
 def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import predictor
+from unstuck.curve import TEST_LOSS, predictor
 from unstuck.papers.figure import Claim
 
 from ._published import Published, updates
@@ -200,7 +200,7 @@ def curve_claims(table: pd.DataFrame, columns: Sequence[str], names: str, publis
         *kl_claims(runs, columns, names, published),
         *stage_claims(runs, columns, published),
         *minimum_claims(runs, columns, published),
-        *value_claims(runs, "test_loss", "validation loss", published.loss, published.decides),
+        *value_claims(runs, TEST_LOSS, "validation loss", published.loss, published.decides),
         *order_claims(table, columns),
         *_beside(table, columns, names, published),
     ]

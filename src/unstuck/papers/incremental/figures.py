@@ -5,7 +5,6 @@ A row says which runs, what of them is drawn, and what was published. Figures 4,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from unstuck.curve import predictor
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.tasks.markov import Markov
 
@@ -59,8 +59,8 @@ class CurveFigure:
     maps: Published = field(default_factory=Published)  # whose specialisation is drawn beside
     predictors: Literal["truths", "contexts"] = "truths"
 
-    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-        return curve_table(self.runs(profile), store)
+    def data(self, done: Finished) -> pd.DataFrame:
+        return curve_table(done)
 
     def _columns(self, table: pd.DataFrame) -> list[str]:
         return truths_of(table) if self.predictors == "truths" else predictors_of(table)
@@ -87,8 +87,8 @@ class MapFigure:
     ideal: Markov | None = None  # whose ideal map is drawn beside
     more: Callable[[pd.DataFrame], list[Claim]] = lambda table: []
 
-    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-        return map_table(self.runs(profile), store)
+    def data(self, done: Finished) -> pd.DataFrame:
+        return map_table(done)
 
     def draw(self, table: pd.DataFrame) -> Picture:
         if self.by_head:

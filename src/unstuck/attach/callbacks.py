@@ -6,6 +6,7 @@ from typing import Any
 
 from unstuck.attach.capture import unwrapped
 from unstuck.attach.watch import Watch
+from unstuck.curve import TRAIN_LOSS
 from unstuck.errors import InvalidCombination
 
 
@@ -39,7 +40,7 @@ def trainer_callback(watch: Watch) -> Any:
         def _look(self, state: Any) -> None:
             if watch.due(state.global_step):
                 logged = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-                watch(state.global_step, **({} if logged is None else {"train_loss": logged}))
+                watch(state.global_step, **({} if logged is None else {TRAIN_LOSS: logged}))
 
     return WatchCallback()
 

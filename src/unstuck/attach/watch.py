@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.curve import Curve, Row, head_columns, place
+from unstuck.curve import TEST_LOSS, TRAIN_LOSS, Curve, Row, head_columns, place
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast.forecaster import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
@@ -218,9 +218,9 @@ class Watch:
         run = self._written_by_a_watch(directory)
         run.path.mkdir(parents=True, exist_ok=True)
         curve, before = self.curve.to_frame(), run.curve()
-        if "loss" in curve and "test_loss" not in curve:  # what tables and plots of runs look for
-            known = curve["train_loss"] if "train_loss" in curve else curve["loss"]
-            curve = curve.assign(train_loss=known.fillna(curve["loss"]))
+        if "loss" in curve and TEST_LOSS not in curve:  # what tables and plots of runs look for
+            known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
+            curve = curve.assign(**{TRAIN_LOSS: known.fillna(curve["loss"])})
         if before is not None:
             curve = pd.concat([before[before["step"] < curve["step"].min()], curve], ignore_index=True)
         run.write_curve(curve)

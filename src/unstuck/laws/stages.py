@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import RUNGS, STEP, TEST_LOSS, Curve
+from unstuck.curve import RUNGS, SPECIALISATION, STEP, TEST_LOSS, Curve
 from unstuck.errors import BadInput
 
 REACHED = 0.8  # of the fall of log KL
@@ -72,8 +72,8 @@ def find_stages(curve: Curve | pd.DataFrame, specialisation: NDArray[np.float64]
             reached, left = float(steps[there[0]]), float(steps[end]) if end < len(steps) else None
         best = {"kl": float(np.exp(smooth[lowest, i])), "nearest": float(steps[lowest])}
         rungs.append(Rung(i + 1, reached, left, **best, approached=bool(fall >= APPROACHED)))
-    if specialisation is None and curve.has("specialisation"):
-        specialisation = curve.values("specialisation")
+    if specialisation is None and curve.has(SPECIALISATION):
+        specialisation = curve.values(SPECIALISATION)
     return Stages(rungs, None if specialisation is None else _cooperation(steps, specialisation))
 
 

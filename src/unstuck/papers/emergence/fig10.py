@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from unstuck.curve import TEST_LOSS
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory import Flow
@@ -32,7 +33,7 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
             w, w_tilde = path.w / math.sqrt(D), path.w / math.sqrt(D)
         else:
             w, w_tilde = path.w / math.sqrt(D - 1), path.w_tilde
-        columns = {"loss": path.loss, "test_loss": path.test_loss, "w": w, "w_tilde": w_tilde, "alpha": path.alpha}
+        columns = {"loss": path.loss, TEST_LOSS: path.test_loss, "w": w, "w_tilde": w_tilde, "alpha": path.alpha}
         parts.append(pd.DataFrame({"p": p, "t": t, "plateau": end, **columns}))
         progress(i + 1, len(P))
     return pd.concat(parts, ignore_index=True)
@@ -43,7 +44,7 @@ def draw(table: pd.DataFrame) -> Figure:
     for p, colour in shades(P).items():
         c = table[table["p"] == p]
         left.plot(c["t"], c["loss"], color=colour, label=f"p = {p:g}")
-        left.plot(c["t"], c["test_loss"], color=colour, ls="--", lw=1.2)
+        left.plot(c["t"], c[TEST_LOSS], color=colour, ls="--", lw=1.2)
         middle.plot(c["t"], c["w"], color=colour)
         middle.plot(c["t"], c["w_tilde"], color=colour, ls="--", lw=1.2)
         right.plot(c["t"], c["alpha"], color=colour)

@@ -98,7 +98,7 @@ def draw_curves(
     for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
         style = _style(i, curve)
         left.plot(curve["step"], curve[TEST_LOSS], color="#222222", **style)
-        truth = float((curve[TEST_LOSS] - curve["excess_loss"]).iloc[-1])
+        truth = float((curve[TEST_LOSS] - curve[EXCESS_LOSS]).iloc[-1])
         left.axhline(truth, color="#999999", lw=0.8, ls="--")
         layers = by_layer(curve)
         for layer, line in zip(layers, ("-", "--", ":", "-."), strict=False):

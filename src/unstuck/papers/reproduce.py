@@ -53,12 +53,12 @@ def reproduce(
     seconds = time.perf_counter() - start
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / f"{name}.csv", text)
-    write_picture(name, table, out)
+    write_picture(figure, table, out / name)
     result = {
         "figure": name,
         "title": title(figure),
         "profile": profile,
-        **compared(name, table),
+        **compared(figure, table),
         "spec": _settings(figure),
         **trained,
         "seconds": round(seconds, 2),
@@ -129,15 +129,16 @@ def _settings(figure: Any) -> dict[str, Any]:
 
 def redraw(name: str, out: Path) -> None:
     """Picture and claims of a figure anew, from its table in `out`; where that comes from stays as it is."""
-    table = pd.read_csv(out / f"{name}.csv")
-    write_picture(name, table, out)
-    result = json.loads((out / f"{name}.json").read_text(encoding="utf-8")) | compared(name, table)
+    figure, table = load(name), pd.read_csv(out / f"{name}.csv")
+    write_picture(figure, table, out / name)
+    result = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    result |= {"title": title(figure), **compared(figure, table)}
     write_text(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
-def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
+def compared(figure: Any, table: pd.DataFrame) -> dict[str, Any]:
     """Ours beside the paper's, as a figure's JSON has it."""
-    claims = load(name).compare(table)
+    claims = figure.compare(table)
     return {
         "ours": {c.quantity: c.ours for c in claims},
         "paper": {c.quantity: c.paper for c in claims},
@@ -149,9 +150,9 @@ def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def write_picture(name: str, table: pd.DataFrame, out: Path) -> None:
+def write_picture(figure: Any, table: pd.DataFrame, path: Path) -> None:
     """The figure's PNG and PDF, from its table alone."""
     with style.look():
-        picture = load(name).draw(table)
+        picture = figure.draw(table)
         for ending in ("png", "pdf"):
-            replace_file(out / f"{name}.{ending}", partial(picture.savefig, format=ending))
+            replace_file(path.with_name(f"{path.name}.{ending}"), partial(picture.savefig, format=ending))

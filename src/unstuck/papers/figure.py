@@ -56,8 +56,8 @@ class Claim:
 
     quantity: str
     ours: float | str
-    paper: float | str | None
-    agrees: bool | None
+    paper: float | str | None = None
+    agrees: bool | None = None
     note: str = ""
 
     @property

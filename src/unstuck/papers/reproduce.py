@@ -1,5 +1,6 @@
 """Reproduce a figure: run it, write its table, picture and a JSON with ours beside the paper's."""
 
+import dataclasses
 import io
 import json
 import math
@@ -111,7 +112,7 @@ def reproduce_all(
 
 
 def _settings(figure: Any) -> dict[str, Any]:
-    """The figure's constants, as its file states them: sizes, seeds, formulas."""
+    """The figure's constants, as its file or its row states them: sizes, seeds, formulas."""
 
     def plain(value: Any) -> bool:
         if isinstance(value, (list, tuple)):
@@ -120,15 +121,14 @@ def _settings(figure: Any) -> dict[str, Any]:
             return all(isinstance(k, (str, int)) and plain(v) for k, v in value.items())
         return isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value))
 
-    return {
-        name: value
-        for name, value in vars(figure).items()
-        if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)
-    }
+    stated = {name: value for name, value in vars(figure).items() if name.isupper() and name not in vars(style)}
+    if dataclasses.is_dataclass(figure) and not isinstance(figure, type):
+        stated = {name: value for name, value in dataclasses.asdict(figure).items() if name != "title"}
+    return {name: value for name, value in stated.items() if name[0] != "_" and plain(value)}
 
 
 def redraw(name: str, out: Path) -> None:
-    """Picture and claims of a figure anew, from its table in `out`; where that comes from stays as it is."""
+    """Draw and compare a figure again from its table in `out`; the table and where it comes from stay as they are."""
     figure, table = load(name), pd.read_csv(out / f"{name}.csv")
     write_picture(figure, table, out / name)
     result = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))

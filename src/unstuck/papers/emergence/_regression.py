@@ -129,7 +129,7 @@ def law_claims(
     """Exponents with their 95% intervals beside the paper's. One agrees when the paper's lies inside ours, and ours is
     narrow enough to tell: the less is known, the more would agree otherwise."""
     if law is None:
-        return [Claim(f"law{where}", "too few runs yet", None, None)]
+        return [Claim(f"law{where}", "too few runs yet")]
     claims = []
     for term, expected in paper.items():
         low, high = law.intervals[term]
@@ -138,7 +138,7 @@ def law_claims(
         note = "too wide to tell" if agrees is None else ""
         claims.append(Claim(f"exponent of {term}{where}", exponent_text(law, term), f"{expected:.2f}", agrees, note))
     claims.append(Claim(f"R²{where}", law.r2, r2, None if r2 is None else bool(law.r2 >= r2 - 0.025)))
-    claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored", None, None))
+    claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored"))
     return claims
 
 
@@ -180,7 +180,7 @@ def local_exponents(table: pd.DataFrame, x: str, sizes: Sequence[str] = ("T", "d
         if len(slope):
             steps.append(f"{slope.mean():.2f} from {a:g} to {b:g}")
     text = ", ".join(steps) or "too few runs yet"
-    return Claim(f"exponent of {x} between neighbouring sizes{where}", text, None, None)
+    return Claim(f"exponent of {x} between neighbouring sizes{where}", text)
 
 
 def spread(table: pd.DataFrame, by: Sequence[str]) -> float:

@@ -122,12 +122,10 @@ def repetition_claims(table: pd.DataFrame, key: str, none: Any, factor: float) -
             continue
         steps = {v: step_list(list(rows[column]), list(rows["last"])) for v, rows in runs.groupby(key)}
         text = "; ".join(f"{named(key, v)}: {listed}" for v, listed in steps.items())
-        claims.append(Claim(f"steps to {level}% on clean data, seeds in order", text, None, None))
+        claims.append(Claim(f"steps to {level}% on clean data, seeds in order", text))
     base, others = runs[runs[key] == none], runs[runs[key] != none]
     if len(base) and len(others):
-        widest = Claim(
-            "training-like over clean accuracy, where most, seeds in order", _widest(table, key, none), None, None
-        )
+        widest = Claim("training-like over clean accuracy, where most, seeds in order", _widest(table, key, none))
         early = [_early_speed_up(others, base, key, factor, table)] if "crossing_0.05" in table else []
         return [*claims, _speed_up(others, base, key, factor), *early, *overfit_claims(runs, key), widest]
     return claims

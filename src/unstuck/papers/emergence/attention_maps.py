@@ -47,4 +47,4 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     last = table[(table["step"] == table["step"].max())]
     selects = last[(last["role"] == "selects") & (last["row"] == last["row"].max()) & last["relevant"]]
     share = float(selects["weight"].sum())
-    return [Claim("attention from the query to the value that is asked for, at the end", share, None, None)]
+    return [Claim("attention from the query to the value that is asked for, at the end", share)]

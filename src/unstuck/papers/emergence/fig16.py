@@ -89,7 +89,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         what += f" (without {', '.join(left_out)}, where counting leaves no room)"
     claims.append(_faster(part[part["B"].isin(list(levels))], "B", 1.0, what, levels))
     text = ", ".join(f"B = {value:g}: {share:.2f}" for value, share in shares.items())
-    return [*claims, Claim("accuracy of the most frequent value, without recall", text, None, None)]
+    return [*claims, Claim("accuracy of the most frequent value, without recall", text)]
 
 
 def _shortcut(part: pd.DataFrame, key: str, level: float) -> str:

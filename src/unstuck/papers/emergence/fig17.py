@@ -79,9 +79,9 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     found = circuit if isinstance(circuit, str) and circuit else "not looked for"
     return [
         _where(table, curve.heads("attention").shape[1], *(layer for layer, _ in best.values())),
-        Claim("most attention of that kind in another layer, at the end", others, None, None),
+        Claim("most attention of that kind in another layer, at the end", others),
         *_when(jump, {kind: since(curve, kind, *head) for kind, head in best.items()}),
-        Claim("circuit, by ablation", found, None, None),
+        Claim("circuit, by ablation", found),
     ]
 
 

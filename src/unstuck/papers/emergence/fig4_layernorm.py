@@ -61,12 +61,12 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     emerged = table.groupby("layer_norm")["status"].agg(lambda s: f"{(s == 'emerged').sum()} of {len(s)}")
     text = ", ".join(f"{count} {'with' if norm else 'without'}" for norm, count in emerged.items())
-    claims = [Claim("runs that got to 50%", text, None, None)]
+    claims = [Claim("runs that got to 50%", text)]
     for threshold in (0.5, 0.05):
         both = _side_by_side(crossing(table, threshold))
         if len(both):
             what = f"steps to {threshold:.0%} with layer norm over without"
-            claims.append(Claim(what, _ratio(both), None, None, guessed(table) if threshold == 0.05 else ""))
+            claims.append(Claim(what, _ratio(both), note=guessed(table) if threshold == 0.05 else ""))
     for name, norm in NORMS.items():
         claims += layers_claim(table[table["layer_norm"] == norm], f", {name} layer norm")
     return [*claims, *_beside_paper(crossing(table, 0.05), guessed(table))]

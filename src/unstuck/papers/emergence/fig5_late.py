@@ -60,5 +60,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         last = float(run[STEP].max())
         end = run.loc[run[STEP] >= 0.9 * last, CLEAN_ACCURACY].mean()
         parts.append(f"{name}: {step_list([like], last)} and {step_list([clean], last)}, {end:.2f} at the end")
-    steps = Claim("steps to 90% on training-like and on clean data", "; ".join(parts), None, None)
+    steps = Claim("steps to 90% on training-like and on clean data", "; ".join(parts))
     return [steps, *overfit_claims(outcomes(table, REPETITION, NONE), REPETITION)]

@@ -134,5 +134,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             met = parts["cover"].between(*AIM).all() and parts["bias"].abs().max() < BIAS
             aim = f"bias below {BIAS:.0%}, coverage from {AIM[0]:.0%} to {AIM[1]:.0%}"
             note = f"the aim for exponents, {aim}, is {'met' if met else 'not met'}"
-        claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, None, None, note))
+        claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, note=note))
     return claims

@@ -103,4 +103,4 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         "Figure 2 left, exponent of B, exact flow": exact,
         "Figure 2 right, tied exponent over grids": table["figure"] == "2 right",
     }
-    return [Claim(quantity, moves(table[rows]), None, None) for quantity, rows in parts.items()]
+    return [Claim(quantity, moves(table[rows])) for quantity, rows in parts.items()]

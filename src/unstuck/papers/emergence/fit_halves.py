@@ -72,8 +72,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         inside = large["plateau_steps"].between(low, high).mean()
         factor = f"{np.exp(error.abs().median()):.2f} (bias {np.expm1(error.median()):+.0%}, {len(large)} runs)"
         which = ", with a fitted offset" if suffix else ""
-        claims.append(Claim(f"median error factor on the large half{which}", factor, None, None))
-        claims.append(Claim(f"coverage of 90% intervals there{which}", f"{inside:.0%}", None, None))
+        claims.append(Claim(f"median error factor on the large half{which}", factor))
+        claims.append(Claim(f"coverage of 90% intervals there{which}", f"{inside:.0%}"))
     return [*claims, *_side_by_side(table)]
 
 
@@ -86,4 +86,4 @@ def _side_by_side(table: pd.DataFrame) -> list[Claim]:
         f"{law}: {above:.0f} ({held:.2f})" for law, above, held in laws.iloc[:, :3].itertuples(index=False)
     )
     about = "laws over all runs: AIC above the best (mean log likelihood of a run whose size was left out)"
-    return [Claim(about, text, None, None)]
+    return [Claim(about, text)]

@@ -138,9 +138,7 @@ def _claims_1c(table: pd.DataFrame, fits: Laws) -> list[Claim]:
         Claim(
             "√(π/2) √d T over the plateau, T ≥ 1024",
             f"{ratio.min():.3f} to {ratio.max():.3f}",
-            None,
-            None,
-            f"with drag and finish (plateau_estimate) {three.min():.3f} to {three.max():.3f}",
+            note=f"with drag and finish (plateau_estimate) {three.min():.3f} to {three.max():.3f}",
         ),
     ]
 
@@ -163,7 +161,7 @@ def _claims_left(table: pd.DataFrame, fits: Laws) -> list[Claim]:
         Claim.number("exponent of d", law.exponents["d"], 0.49, 0.02),
         Claim("R²", law.r2, 0.999, law.r2 >= 0.998),
         Claim.number("constant", law.constant, 1.51, 0.05, why),
-        Claim("exponent of B, at one T", free.exponents["B"], None, None, "the toy model's own flow has -1/2"),
+        Claim("exponent of B, at one T", free.exponents["B"], note="the toy model's own flow has -1/2"),
     ]
 
 
@@ -188,8 +186,8 @@ def _claims_right(table: pd.DataFrame, fits: Laws) -> list[Claim]:
         Claim.number("exponent, paper's factor", tied.exponents[TIED], 1.02, 0.03),
         Claim("R², paper's factor", tied.r2, 0.992, tied.r2 >= 0.99),
         Claim.number("constant, paper's factor", tied.constant, 2.15, 0.1, why),
-        Claim("exponent, exact factor", exact.exponents[EXACT], None, None, "sqrt(1 + p² (d-1)), erratum 9"),
-        Claim("R², exact factor", exact.r2, None, None),
+        Claim("exponent, exact factor", exact.exponents[EXACT], note="sqrt(1 + p² (d-1)), erratum 9"),
+        Claim("R², exact factor", exact.r2),
     ]
 
 

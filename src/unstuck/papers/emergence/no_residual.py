@@ -83,12 +83,10 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         shown = [
             f"{name} {exponent_text(law, term) if law else 'too few runs yet'}" for name, law in _laws(table).items()
         ]
-        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown), None, None))
+        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown)))
     ratio, left_out = cell_ratios(parts["without"], parts["with"])
     if len(ratio):
-        claims.append(
-            Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out), None, None)
-        )
+        claims.append(Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out)))
     return [*claims, *_recall_claims(_recall(table))]
 
 
@@ -101,4 +99,4 @@ def _recall_claims(part: pd.DataFrame) -> list[Claim]:
         shown.append(f"{how}: {step_list(list(steps), list(rows['steps']))} ({sizes} tokens)")
         local = local_exponents(rows, "tokens", ("tokens", "pairs"))
         claims.append(Claim(f"recall: exponent of tokens, {how}", local.ours, HYPOTHESIS, None))
-    return [Claim("recall: steps to 50%", "; ".join(shown), None, None), *claims] if shown else []
+    return [Claim("recall: steps to 50%", "; ".join(shown)), *claims] if shown else []

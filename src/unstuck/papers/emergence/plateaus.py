@@ -110,7 +110,7 @@ def _left(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     claims += [local_exponents(_unrepeated(table), "d"), local_exponents(_unrepeated(table), "T")]
     if law is not None:
         claims.append(Claim("constant", law.constant, 0.76, None, "for other exponents"))
-        claims.append(Claim("spread over seeds", f"{spread(table, ['T', 'd', 'B']):.1%} of the plateau", None, None))
+        claims.append(Claim("spread over seeds", f"{spread(table, ['T', 'd', 'B']):.1%} of the plateau"))
     return claims
 
 
@@ -175,7 +175,7 @@ def _norm_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     ]
     ratio, left_out = cell_ratios(_normed(table), table[~table["layer_norm"]])
     if len(ratio):
-        claims.append(Claim("plateau with layer norm over without", ratio_text(ratio, left_out), None, None))
+        claims.append(Claim("plateau with layer norm over without", ratio_text(ratio, left_out)))
     return claims
 
 
@@ -194,9 +194,9 @@ def _rate_runs(profile: Profile) -> list[TieredRun]:
 
 def _rate_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     terms = law.exponents if law is not None else ()
-    claims = [Claim(f"exponent of {term}", exponent_text(law, term), None, None) for term in terms if law]
+    claims = [Claim(f"exponent of {term}", exponent_text(law, term)) for term in terms if law]
     lost = table[table["status"] != "emerged"]
-    return [*claims, Claim("runs that did not emerge", f"{len(lost)} of {len(table)}", None, None)]
+    return [*claims, Claim("runs that did not emerge", f"{len(lost)} of {len(table)}")]
 
 
 FIGURES: dict[str, PlateauFigure] = {

@@ -187,9 +187,7 @@ def _claim_of_runs(runs: pd.DataFrame) -> list[Claim]:
         Claim(
             f"the same on {many} Transformers, at {', '.join(f'{part:.0%}' for part in parts)}",
             text,
-            None,
-            None,
-            f"bias {bias}; no parameter fitted",
+            note=f"bias {bias}; no parameter fitted",
         )
     ]
 
@@ -206,19 +204,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     once = big[big["fraction"] == big["fraction"].max()]
     one, three = once["blow_up"] / once["plateau"], once["estimate"] / once["plateau"]
     return [
-        Claim(
-            "error of t / erf(√Δa) at 20%, 50%, 80% of the plateau, T ≥ 1024",
-            f"{at(0.2)}, {at(0.5)}, {at(0.8)}",
-            None,
-            None,
-        ),
+        Claim("error of t / erf(√Δa) at 20%, 50%, 80% of the plateau, T ≥ 1024", f"{at(0.2)}, {at(0.5)}, {at(0.8)}"),
         *_claim_of_runs(runs),
-        Claim("√(π/2)/μ over the plateau, T ≥ 1024", f"{one.min():.3f} to {one.max():.3f}", None, None),
+        Claim("√(π/2)/μ over the plateau, T ≥ 1024", f"{one.min():.3f} to {one.max():.3f}"),
         Claim(
             "the same with drag and finish",
             f"{three.min():.3f} to {three.max():.3f}",
-            None,
-            None,
-            "plateau_estimate, three terms",
+            note="plateau_estimate, three terms",
         ),
     ]

@@ -28,10 +28,9 @@ def runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         fixed = {**SMALL, "task.pairs": 4, "train.thresholds": [0.05], "train.max_steps": 300}
         return grid("recall", 1, [0], fixed, task__tokens=[32, 48], model__embedding=["linear", "normal"])
-    tokens, pairs, steps = {
-        "cpu": ([32, 64, 128], [8, 12], 30_000),
-        "paper": ([64, 128, 256], [16, 32, 48], 200_000),
-    }[profile]
+    tokens, pairs, steps = {"cpu": ([32, 64, 128], [8, 12], 30_000), "paper": ([64, 128, 256], [16, 32, 48], 200_000)}[
+        profile
+    ]
     fixed = {"train.thresholds": [0.05], "train.max_steps": steps}
     starts = {"model__embedding": ["normal", "linear"]}
     found = grid("recall", 1, [0, 1], fixed, **starts, task__tokens=tokens, task__pairs=pairs)
@@ -106,8 +105,8 @@ def explanation(part: pd.DataFrame) -> list[Claim]:
         at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} sizes"
         shown.append(f"{name}: {'at most ' if name in late else ''}{shares[name]:.0%} of it ({at})")
     if not shares:
-        return [Claim("what explains the factor", "; ".join(shown), None, None)]
+        return [Claim("what explains the factor", "; ".join(shown))]
     best = max(shares, key=lambda name: shares[name])
     missing = len(shares) < len(COLOURS) - 1
     answer = best if shares[best] >= EXPLAINS else "none of them" + (" so far" if missing else "")
-    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", None, None, "in logarithms")]
+    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="in logarithms")]

@@ -86,4 +86,4 @@ def _ratios(part: pd.DataFrame, to: str) -> list[Claim]:
         return []
     ratio = np.exp(means[True] - means[False]).dropna()
     text = ", ".join(f"{pairs} pairs: {x:.2f}" for pairs, x in ratio.items())
-    return [Claim(f"steps joined over apart{to}", text or "no size where all runs got there", None, None)]
+    return [Claim(f"steps joined over apart{to}", text or "no size where all runs got there")]

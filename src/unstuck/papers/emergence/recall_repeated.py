@@ -59,7 +59,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         part = part.assign(reached=part["plateau_steps"].where(part["status"] == "emerged", np.inf))
         steps = {int(n): (list(rows["reached"]), list(rows["steps"])) for n, rows in part.groupby("many")}
         shown = [f"{n or 'none'}: {step_list(*listed)}" for n, listed in steps.items()]
-        claims.append(Claim(f"steps to {level:.0%} by repeated tokens, seeds in order", "; ".join(shown), None, None))
+        claims.append(Claim(f"steps to {level:.0%} by repeated tokens, seeds in order", "; ".join(shown)))
         means = {n: float(np.exp(np.mean(np.log(listed)))) for n, (listed, _) in steps.items()}
         some = {n: mean for n, mean in means.items() if n and np.isfinite(mean)}
         if some and np.isfinite(means.get(0, np.inf)):

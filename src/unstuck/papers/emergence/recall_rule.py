@@ -57,11 +57,11 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             seeds = [run for _, run in rows.groupby("seed")]
             mine = steps[str(rule)] = [crossed(run, level) for run in seeds]
             shown.append(f"{rule}: {step_list(mine, [float(run['step'].max()) for run in seeds])}")
-        claims.append(Claim(f"steps to {level:.0%}, seeds in order", "; ".join(shown), None, None))
+        claims.append(Claim(f"steps to {level:.0%}, seeds in order", "; ".join(shown)))
         if len(steps) == 2 and all(np.isfinite(mine).all() and min(mine) > 0 for mine in steps.values()):
             means = {rule: float(np.exp(np.mean(np.log(mine)))) for rule, mine in steps.items()}
             ratio = f"{means['bernoulli'] / means['always']:.2f} times"
-            claims.append(Claim(f"the paper's rule over ours, to {level:.0%}", ratio, None, None))
+            claims.append(Claim(f"the paper's rule over ours, to {level:.0%}", ratio))
             if level == 0.05:
                 text = ", ".join(f"{rule}: {mean / law:.2f} times" for rule, mean in means.items())
                 note = "a guess scores more" if 1 / table["pairs"].iloc[0] > level else ""

@@ -264,13 +264,13 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
             heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
             what = f"{case}: heads that look at the relevant token then, seeds in order"
-            claims.append(Claim(what, heads, None, None))
+            claims.append(Claim(what, heads))
         if {"none", "schedule"} <= set(ways):
             claims += _settled_claims(case, kind, ways["none"], ways["schedule"])
         scheduled = table[(table["case"] == case) & (table["way"] == "schedule")]
         text = "; ".join(_stretches(run) for _, run in scheduled.groupby("seed"))
         if text:
-            claims.append(Claim(f"{case}: looks at which the schedule repeats, seeds in order", text, None, None))
+            claims.append(Claim(f"{case}: looks at which the schedule repeats, seeds in order", text))
     return claims
 
 
@@ -283,7 +283,7 @@ def _speed_claims(
 ) -> list[Claim]:
     """Steps of every way, and how much faster the schedule is than no repetition and than the best fixed one."""
     text = "; ".join(f"{way}: {_listed(part, column)}" for way, part in ways.items())
-    claims = [Claim(f"{case}: steps until {what}, seeds in order", text, None, None)]
+    claims = [Claim(f"{case}: steps until {what}, seeds in order", text)]
     if not {"none", "schedule"} <= set(ways):
         return claims
     best = next((way for way, name in role.items() if name == "best fixed"), None)
@@ -292,7 +292,7 @@ def _speed_claims(
         faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
     elif len(ways) > 2:
         faster += "; of the fixed ones none got there"
-    return [*claims, Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None)]
+    return [*claims, Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster)]
 
 
 def _settled_claims(case: str, kind: str, none: pd.DataFrame, schedule: pd.DataFrame) -> list[Claim]:
@@ -300,13 +300,13 @@ def _settled_claims(case: str, kind: str, none: pd.DataFrame, schedule: pd.DataF
     both = {"none": none, "schedule": schedule}
     final = {way: part.loc[np.isfinite(part["steps"]), "final"] for way, part in both.items()}
     ends = ", ".join(f"{way} {_spread(x) if len(x) else 'has not learnt it'}" for way, x in final.items())
-    claims = [Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends, None, None)]
+    claims = [Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends)]
     then = pd.DataFrame({way: part.set_index("seed")["then"] for way, part in both.items()})
     then = then[np.isfinite(none.set_index("seed")["steps"])].dropna()
     if len(then):
         text = ", ".join(f"{way} {_spread(x)}" for way, x in then.items())
         where = f"where runs without repetition end, {SETTLED + WINDOW} steps after they have learnt"
-        claims.append(Claim(f"{case}: clean {kind} {where}", text, None, None))
+        claims.append(Claim(f"{case}: clean {kind} {where}", text))
     return claims
 
 

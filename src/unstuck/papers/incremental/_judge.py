@@ -212,7 +212,5 @@ def _beside(table: pd.DataFrame, columns: Sequence[str], names: str, published: 
     claims = []
     for step in published.kl if len(others) else ():
         rows = [at(run, columns, updates(step)) for _, run in others.groupby("run_id", sort=False)]
-        claims.append(
-            Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows))), None, None)
-        )
+        claims.append(Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows)))))
     return claims

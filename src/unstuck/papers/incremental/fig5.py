@@ -94,7 +94,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if size == FIG5_LATE[0]:
             late = np.array([at(run, _contexts(table), updates(FIG5_LATE[1])) for run in found])
             claims.append(_contexts_claim(f"KL to c = 2/4/6 at step {FIG5_LATE[1]}, {_name(size)}", late, FIG5_LATE[2]))
-    return claims or [Claim("best loss above the teacher's", _quick(table), None, None, "a quick run, not judged")]
+    return claims or [Claim("best loss above the teacher's", _quick(table), note="a quick run, not judged")]
 
 
 def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:

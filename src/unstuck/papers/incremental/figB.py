@@ -96,9 +96,7 @@ def _at(steps: Array, values: Array) -> Array:
 def compare(table: pd.DataFrame) -> list[Claim]:
     found = judging(table)
     if not found:
-        return [
-            Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")
-        ]
+        return [Claim("head with the largest <V, A_k> at the end", _owners(table), note="a quick run, not judged")]
     found = [run.assign(readout_specialisation=_specialisation(run)) for run in found]
     claims = value_claims(
         found, "readout_specialisation", "specialisation of the last query", FIGB.specialisation, FIGB.decides

@@ -163,12 +163,12 @@ def test_verdicts():
     assert overall(["new"]) == "new"
 
 
-def test_a_trained_figure_tells_what_its_runs_were_told():
+def test_a_trained_figure_states_the_settings_of_its_runs():
     """The committed tables of recall: four layers, their sizes and seeds, not the constants of the quick profile."""
-    told_by = {name: settings_of(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
-    assert told_by["fig4-law"]["task.tokens"] == [32, 64, 128]
-    assert told_by["fig4-law"]["seed"] == [0, 1]
-    assert told_by["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]
-    assert {(t["model.layers"], t["optim.lr"], t["model.layer_norm"]) for t in told_by.values()} == {(4, 1e-4, False)}
-    assert told_by["fig17"]["seed"] == 0
-    assert told_by["fig17"]["train.thresholds"] == [0.05, 0.5, 0.9]
+    stated = {name: settings_of(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
+    assert stated["fig4-law"]["task.tokens"] == [32, 64, 128]
+    assert stated["fig4-law"]["seed"] == [0, 1]
+    assert stated["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]
+    assert {(t["model.layers"], t["optim.lr"], t["model.layer_norm"]) for t in stated.values()} == {(4, 1e-4, False)}
+    assert stated["fig17"]["seed"] == 0
+    assert stated["fig17"]["train.thresholds"] == [0.05, 0.5, 0.9]

@@ -1,4 +1,4 @@
-"""What the recall figures say of runs, on made-up runs of which it is known what should be said."""
+"""What the recall figures say of runs, on made-up runs for which the right claims are known."""
 
 import math
 

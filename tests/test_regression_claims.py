@@ -1,4 +1,4 @@
-"""What the regression figures say of runs, on made-up tables: what must agree, what must not, what nobody knows."""
+"""What the regression figures say of runs, on made-up tables: what agrees, what differs, what stays undecided."""
 
 import itertools
 

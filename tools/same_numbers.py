@@ -27,9 +27,14 @@ from unstuck.papers.reproduce import compared
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-#: Names that were given since: of files, and of the forecaster's signals in tables and claims.
+#: Names that were given since: of files, of the forecaster's signals in tables and claims, and of reworded claims.
 FILES = {"hopeless.csv": "negative_controls.csv"}
 WORDS = {"links": "two_step_gain", "parting": "head_divergence", "sharpening": "entropy_drop"}
+WORDS |= {
+    "so many times as fast is the schedule as": "speed-up of the schedule over",
+    "looks at which the schedule repeats": "steps at which the schedule repeats",
+    "heads that look at the relevant token then": "heads with most attention on the relevant token then",
+}
 
 
 def today(text: str) -> str:

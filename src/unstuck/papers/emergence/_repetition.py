@@ -1,10 +1,9 @@
 """Recall with repetition: runs by profile, their accuracy on clean and on training-like data, what it did to them.
 
-Repetition invites a shortcut: with B copies of the query its value is often the most frequent one of the context, and
-with p two tokens are nearly all that is asked for. A run that takes it does well on data like its own and badly on
-clean data. That is no harm while runs without repetition have learnt nothing either, so a run *overfits* here if it
-does so at the step at which they have: when they are at 50% on clean data. It *comes back late* if it gets to 50%
-after that.
+Repetition offers a shortcut: with B copies of the query its value is often the most frequent one of the context, and
+with p nearly all queries are one of two tokens. A run that takes the shortcut does well on data like its own and badly
+on clean data. A run *overfits* here if it does so when runs without repetition are at 50% on clean data; before that
+step they have learnt nothing either. It *comes back late* if it gets to 50% on clean data after it.
 """
 
 from collections.abc import Sequence
@@ -86,8 +85,8 @@ def named(key: str, value: Any) -> str:
 def outcomes(table: pd.DataFrame, key: str, none: Any) -> pd.DataFrame:
     """A row for each run: `few`, `half` and `most`, its steps to 5%, 50% and 90% on clean data (infinite: never);
     `last`, its last step; by how much training-like accuracy exceeds clean accuracy when runs without repetition are at
-    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs there is
-    no telling (NaN, false). `there`: have all of those got to 50%? Else it is their last step that is looked at."""
+    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs these are
+    NaN and false. `there` says whether all of those got to 50%; where one did not, its last step is used."""
     base = [(crossed(run, 0.5), run["step"].max()) for _, run in table[table[key] == none].groupby("run_id")]
     when = max((min(half, last) for half, last in base), default=np.nan)
     there = all(np.isfinite(half) for half, _ in base)
@@ -209,12 +208,12 @@ def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:
 
 
 def _mostly(share: float) -> bool | None:
-    """Of seeds that do: no if none does; from some of them there is no telling."""
+    """Whether most seeds do: unknown (None) if some do, but not most."""
     return True if share > 0.5 else False if share == 0 else None
 
 
 def _seeds(runs: pd.DataFrame, key: str, column: str, gaps: Sequence[str]) -> str:
-    """`B = 4 (2 of 2 seeds: gap 0.81, at its end 0.02)`, for every repetition of which a seed does."""
+    """`B = 4 (2 of 2 seeds: gap 0.81, at its end 0.02)`, for each repetition with such a seed."""
     words = {"gap": "gap", "end": "at its end"}
     parts = []
     for value, rows in runs.groupby(key):

@@ -1,4 +1,4 @@
-"""attention-maps: where the copying and the selecting head look, before and after the jump.
+"""attention-maps: attention of the copying and the selecting head, before and after the jump.
 
 Not in the paper. One sequence of the recall run of Figure 17 at three steps, its tokens on the axes, the value that is
 asked for in colour.

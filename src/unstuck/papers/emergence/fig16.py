@@ -128,6 +128,6 @@ def _faster(part: pd.DataFrame, key: str, none: float, what: str, levels: dict[f
 
 
 def _row(part: pd.DataFrame, step: float) -> float:
-    """The distance between rows of a curve near a step: what cannot be told apart there."""
+    """The distance between rows of a curve near a step: the resolution of steps there."""
     each = part.groupby("run_id")["step"].apply(lambda s: np.diff(np.sort(s[s <= step]))[-1:].max(initial=0))
     return float(each.max())

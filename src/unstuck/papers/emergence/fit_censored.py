@@ -1,4 +1,4 @@
-"""fit-censored: laws from runs of which some did not emerge.
+"""fit-censored: laws from sweeps in which some runs did not emerge.
 
 Not in the paper. Simulated sweeps with a known law, log-normal scatter over sizes and seeds, and a budget that a third
 of the runs exceed: exponents and 90% intervals by likelihood, with those runs as censored, and by least squares

@@ -2,8 +2,8 @@
 
 Erratum 2, not in the paper. For T >> B the score gap and the weight obey v' = c e^Δa, Δa' = m c e^Δa v, so Δa = m
 v²/2 and the elapsed fraction of the time to blow-up is erf(sqrt(Δa)). Left: every flow on that one curve, and the
-Transformers of Figure 3 left and middle over them, as far as the store has them. Middle: what the law says of the
-plateau's end, read off while it lasts. Right: the closed forms against the simulated plateau.
+Transformers of Figure 3 left and middle over them, as far as the store has them. Middle: the
+end of the plateau that the law predicts while it lasts. Right: the closed forms against the simulated plateau.
 """
 
 from pathlib import Path

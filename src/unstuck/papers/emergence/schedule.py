@@ -1,10 +1,10 @@
 """schedule: repeat data only while the learner is stuck (DiversitySchedule), against fixed repetition and none.
 
-Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule notices the plateau,
-repeats, notices the transition, and lets go; it repeats half of the data or one copy more, whatever would be best. The
-paper's discussion proposes such a schedule; it has no figure of it. Beside it, when the plateau is left (loss 0.4, 50%
-accuracy), and how many heads look at the relevant token by then. Dots are seeds; an open triangle is a run that had
-not got there when it was stopped. Shaded: steps at which the schedule of the first seed repeats.
+Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule detects the plateau,
+repeats, detects the transition, and stops repeating. It repeats half of the data or one copy more; the amount is not
+tuned. The paper's discussion proposes such a schedule and has no figure of it. Claims also give the step at which the
+plateau is left (loss 0.4, 50% accuracy), and how many heads attend to the relevant token by then. Dots are seeds; an
+open triangle is a run that had not learnt when it was stopped. Shaded: where the schedule of the first seed repeats.
 """
 
 from collections.abc import Sequence
@@ -263,14 +263,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         kind = _kind(rows)
         if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
             heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
-            what = f"{case}: heads that look at the relevant token then, seeds in order"
+            what = f"{case}: heads with most attention on the relevant token then, seeds in order"
             claims.append(Claim(what, heads))
         if {"none", "schedule"} <= set(ways):
             claims += _settled_claims(case, kind, ways["none"], ways["schedule"])
         scheduled = table[(table["case"] == case) & (table["way"] == "schedule")]
         text = "; ".join(_stretches(run) for _, run in scheduled.groupby("seed"))
         if text:
-            claims.append(Claim(f"{case}: looks at which the schedule repeats, seeds in order", text))
+            claims.append(Claim(f"{case}: steps at which the schedule repeats, seeds in order", text))
     return claims
 
 
@@ -292,7 +292,7 @@ def _speed_claims(
         faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
     elif len(ways) > 2:
         faster += "; of the fixed ones none got there"
-    return [*claims, Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster)]
+    return [*claims, Claim(f"{case}: until {what}, speed-up of the schedule over", faster)]
 
 
 def _settled_claims(case: str, kind: str, none: pd.DataFrame, schedule: pd.DataFrame) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""Tables and pictures that paper 2's figures share: curves beside published values, and where heads look."""
+"""Tables and pictures that paper 2's figures share: curves beside published values, and attention maps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -117,7 +117,7 @@ def draw_curves(
     return picture
 
 
-# -- where heads look
+# -- attention maps
 
 
 def map_table(done: Finished) -> pd.DataFrame:
@@ -140,7 +140,7 @@ def map_table(done: Finished) -> pd.DataFrame:
 
 
 def whole_maps(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the pairs of positions that were left out because nobody looks there."""
+    """The table with the pairs of positions that were left out for their small weight."""
     keys = ["step", "layer", "head", "row", "column"]
     size = int(max(table["row"].max(), table["column"].max())) + 1
     values = [*(sorted(table[k].unique()) for k in keys[:3]), range(size), range(size)]

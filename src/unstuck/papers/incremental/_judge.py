@@ -51,7 +51,7 @@ def at(curve: pd.DataFrame, columns: Sequence[str], step: float) -> Array:
 
 def falls_to(curve: pd.DataFrame, column: str, level: float, near: float = 0.0) -> float:
     """The step at which a column falls through a level, its logarithm interpolated; of several the nearest to `near`,
-    the first unless told; NaN if never."""
+    by default the first; NaN if never."""
     x, y = curve["step"].to_numpy(dtype=float), np.log(np.maximum(curve[column].to_numpy(dtype=float), 1e-12))
     wanted = np.log(level)
     falls = np.flatnonzero((y[:-1] > wanted) & (y[1:] <= wanted)) + 1

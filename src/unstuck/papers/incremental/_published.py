@@ -1,4 +1,4 @@
-"""What the published figures of paper 2 show, as numbers: read off the authors' stored plots, to about 0.01.
+"""What the published figures of paper 2 show, as numbers, measured on the authors' stored plots, to about 0.01.
 
 A published step t is measured after t + 1 updates (`updates`). KL is that of each truth A*_{1:i} to the model, or of
 each model of restricted context and then of the truth, in the order of the figure's legend.

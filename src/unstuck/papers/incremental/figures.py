@@ -78,7 +78,7 @@ class CurveFigure:
 
 @dataclass(frozen=True)
 class MapFigure:
-    """Where the heads of layer 1 look at several steps: mean attention over validation sequences."""
+    """Attention of the heads of layer 1 at several steps, mean over validation sequences."""
 
     title: str
     runs: Runs
@@ -189,8 +189,8 @@ def _contexts(profile: Profile, published: Sequence[int]) -> Sequence[int]:
 
 FIGURES: dict[str, CurveFigure | MapFigure] = {
     "fig1": CurveFigure("Figure 1: the minimal model from a small start", _fig1, values.FIG1, values.FIG1),
-    "fig1-maps": MapFigure("Figure 1: where the minimal model's heads look", _fig1, values.FIG1, ideal=Markov()),
-    "fig2": MapFigure("Figure 2: where the full model's heads look", _full, values.FIG2, more=_mass),
+    "fig1-maps": MapFigure("Figure 1: attention maps of the minimal model", _fig1, values.FIG1, ideal=Markov()),
+    "fig2": MapFigure("Figure 2: attention maps of the full model", _full, values.FIG2, more=_mass),
     "fig3": CurveFigure("Figure 3 left: the full model", _full, values.FIG3_LEFT, values.FIG2),
     "fig3-right": CurveFigure(
         "Figure 3 right: the full model beside models of restricted context",
@@ -199,16 +199,16 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         values.FIG2,
         "contexts",
     ),
-    "fig6": MapFigure("Figure 6: new data at every step, where heads look", _online, values.FIG6),
+    "fig6": MapFigure("Figure 6: new data at every step, attention maps", _online, values.FIG6),
     "fig7": CurveFigure("Figure 7: new data at every step", _online, values.FIG7, values.FIG6),
-    "fig8": MapFigure("Figure 8: the farthest group matters most, where heads look", _farthest, values.FIG8),
+    "fig8": MapFigure("Figure 8: the farthest group matters most, attention maps", _farthest, values.FIG8),
     "fig9": CurveFigure("Figure 9: the farthest group matters most", _farthest, values.FIG9, values.FIG8),
     "fig11": CurveFigure("Figure 11: minimal model, two layers", _two_layers, values.FIG11),
     "fig12": CurveFigure("Figure 12: full model, two layers", _two_layers_full, values.FIG12),
     "fig13": CurveFigure(
         "Figure 13: lags of a group weigh 0.7 and 0.3", _uneven, values.FIG13, values.FIG14, "contexts"
     ),
-    "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, where heads look", _uneven, values.FIG14),
+    "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, attention maps", _uneven, values.FIG14),
     "fig15": CurveFigure("Figure 15: overlapping groups, four heads", _overlap(4), values.FIG15, predictors="contexts"),
     "fig16": MapFigure(
         "Figure 16: overlapping groups, three heads", _overlap(3), Published(), True, more=_lags(values.FIG16_LAGS)
@@ -217,5 +217,5 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         "Figure 17: overlapping groups, four heads", _overlap(4), Published(), True, more=_lags(values.FIG17_LAGS)
     ),
     "fig18": CurveFigure("Figure 18: full model by SGD", _sgd, values.FIG18, values.FIG19, "contexts"),
-    "fig19": MapFigure("Figure 19: full model by SGD, where heads look", _sgd, values.FIG19),
+    "fig19": MapFigure("Figure 19: full model by SGD, attention maps", _sgd, values.FIG19),
 }

@@ -1,5 +1,6 @@
 """`Curve`: names of columns are read and written in one place, and nothing is lost on the way."""
 
+import ast
 import math
 from pathlib import Path
 
@@ -9,8 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unstuck import curve as curve_module
 from unstuck.curve import (
+    CLEAN_ACCURACY,
+    CLEAN_LOSS,
+    EVALUATED,
+    EXCESS_LOSS,
+    GRAD_NORM,
+    LIKE_ACCURACY,
+    LIKE_LOSS,
     MEASURES,
+    REPETITION,
+    SPECIALISATION,
+    TEST_ACCURACY,
+    TEST_LOSS,
+    TRAIN_ACCURACY,
+    TRAIN_LOSS,
     Curve,
     alignment_columns,
     head_columns,
@@ -192,3 +207,54 @@ def test_a_curve_can_be_drawn():
     drawn = curve.plot("attention")
     assert drawn.lines[-1].get_ydata().tolist() == curve.best("attention").tolist()
     assert curve.plot("attention", ax=drawn) is drawn
+
+
+#: Lines outside curve.py and probes/ that may spell a column. The aim is 6.
+MOST_LINES = 26
+NAMED = {
+    EVALUATED, REPETITION, TRAIN_LOSS, TEST_LOSS, CLEAN_LOSS, LIKE_LOSS, TRAIN_ACCURACY, TEST_ACCURACY, CLEAN_ACCURACY,
+    LIKE_ACCURACY, EXCESS_LOSS, GRAD_NORM, SPECIALISATION,
+}  # fmt: skip
+
+
+def names_a_column(text):
+    """By the grammar of curve.py, with a number or a set of sequences for the fields of an f-string. Plain `step` does
+    not count: every table of the field has a column of that name."""
+    numbered, of_set = text.replace("{}", "1"), text.replace("{}", "test")
+    curve = Curve(pd.DataFrame(columns=["step", numbered]))
+    return bool(of_set in NAMED or curve.measures or curve.ladder_names or curve.references.shape[1])
+
+
+def strings(tree):
+    """Line and text of each string that is not a docstring; the fields of an f-string are {}."""
+    left_out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            left_out.add(id(node.value))
+        if isinstance(node, ast.JoinedStr):
+            parts = list(ast.iter_child_nodes(node))
+            left_out |= set(map(id, parts))
+            yield node.lineno, "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            yield node.lineno, node.value
+
+
+def test_what_names_a_column():
+    assert all(map(names_a_column, ["attn_0_2", "kl_1", "ref_2", "context_4", "align_2_1", "group1_0_0", "clean_loss"]))
+    assert not any(map(names_a_column, ["step", "loss", "kl", "attention", "T", "plateau_steps", "crossing_0.5"]))
+    tree = ast.parse('"""test_loss"""\ntable["test_loss"], f"kl_{i + 1}", f"{kind}_loss"')
+    assert sorted(text for _, text in strings(tree) if names_a_column(text)) == ["kl_{}", "test_loss", "{}_loss"]
+
+
+def test_few_lines_outside_the_curve_name_a_column():
+    root = Path(curve_module.__file__).parent
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        place_of = path.relative_to(root)
+        if place_of.name in ("curve.py", "_columns.py") or place_of.parts[0] == "probes":
+            continue
+        for line, text in strings(ast.parse(path.read_text(encoding="utf-8"))):
+            if names_a_column(text):
+                found.append(f"{place_of}:{line}: {text}")
+    print("\n".join(found))
+    assert len({entry.rpartition(": ")[0] for entry in found}) <= MOST_LINES

@@ -20,6 +20,7 @@ from unstuck.forecast.forecaster import Forecast
 from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.forecast.signals import gain
 from unstuck.papers.emergence import schedule as figure
+from unstuck.papers.finished import Finished
 from unstuck.runner.execute import execute
 from unstuck.schedule.repetition import Repetition, repetition_of
 from unstuck.store.store import Store
@@ -496,12 +497,12 @@ def test_the_figure_takes_its_runs_from_the_store(tmp_path, monkeypatch):
     small = {"model.width": 16, "model.qk": 8, "train.probe_every": 5}
     case = figure.Case("regression", {"task.T": 4, "task.d": 2}, "p", [0.2], 12, after=0, more=small)
     monkeypatch.setitem(figure.CASES, "quick", [case])
-    assert figure.data("quick", lambda done, of: None, tmp_path).empty
+    assert figure.data(Finished(figure, "quick", tmp_path)).empty
     ways = case.runs([0])
     for way, shown in (("none", []), ("schedule", ["none", "schedule"]), ("p = 0.2", ["none", "p = 0.2", "schedule"])):
         for run in ways[way]:
             execute(run.spec, Store(tmp_path))
-        table = figure.data("quick", lambda done, of: None, tmp_path)
+        table = figure.data(Finished(figure, "quick", tmp_path))
         assert list(table.get("way", pd.Series()).unique()) == shown
     assert set(table["case"]) == {"regression, T = 4, d = 2"}
     assert table["value"].notna().all()

@@ -10,7 +10,8 @@ from unstuck.cli import main
 from unstuck.config.load import build_spec
 from unstuck.laws import fit_power_law
 from unstuck.papers.catalogue import available, entries
-from unstuck.papers.emergence import exact_flow, fig1c, fig2_left, fig2_right, fit_grids, progress_law
+from unstuck.papers.emergence import exact_flow, fit_grids, progress_law
+from unstuck.papers.emergence.flow_laws import EXACT, TIED
 from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
 from unstuck.papers.lab import settings_of
 from unstuck.papers.reproduce import reproduce
@@ -31,7 +32,7 @@ def quiet(done, of):
 
 
 def test_figure_1c_on_its_grid():
-    law = fit_power_law(fig1c.data("paper", quiet), "T + d")
+    law = fit_power_law(load("fig1c").data("paper", quiet), "T + d")
     assert law.n == 42
     assert law.r2 >= 0.998
     assert law.exponents["T"] == pytest.approx(1, abs=0.04)
@@ -39,7 +40,7 @@ def test_figure_1c_on_its_grid():
 
 
 def test_figure_2_left_on_its_grid():
-    law = fit_power_law(fig2_left.data("paper", quiet), "d + T/B")
+    law = fit_power_law(load("fig2-left").data("paper", quiet), "d + T/B")
     assert law.n == 36
     assert law.exponents["T/B"] == pytest.approx(0.99, abs=0.02)
     assert law.exponents["d"] == pytest.approx(0.49, abs=0.02)
@@ -47,10 +48,10 @@ def test_figure_2_left_on_its_grid():
 
 
 def test_figure_2_right_on_its_grid_with_both_factors():
-    table = fig2_right.data("paper", quiet)
-    tied, exact = fit_power_law(table, fig2_right.TIED), fit_power_law(table, fig2_right.EXACT)
+    table = load("fig2-right").data("paper", quiet)
+    tied, exact = fit_power_law(table, TIED), fit_power_law(table, EXACT)
     assert tied.n == 30
-    assert tied.exponents[fig2_right.TIED] == pytest.approx(1.02, abs=0.03)
+    assert tied.exponents[TIED] == pytest.approx(1.02, abs=0.03)
     assert tied.r2 >= 0.99
     assert exact.r2 > 0.999 > tied.r2
 
@@ -162,12 +163,12 @@ def test_verdicts():
     assert overall(["new"]) == "new"
 
 
-def test_a_trained_figure_tells_what_its_runs_were_told():
+def test_a_trained_figure_states_the_settings_of_its_runs():
     """The committed tables of recall: four layers, their sizes and seeds, not the constants of the quick profile."""
-    told_by = {name: settings_of(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
-    assert told_by["fig4-law"]["task.tokens"] == [32, 64, 128]
-    assert told_by["fig4-law"]["seed"] == [0, 1]
-    assert told_by["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]
-    assert {(t["model.layers"], t["optim.lr"], t["model.layer_norm"]) for t in told_by.values()} == {(4, 1e-4, False)}
-    assert told_by["fig17"]["seed"] == 0
-    assert told_by["fig17"]["train.thresholds"] == [0.05, 0.5, 0.9]
+    stated = {name: settings_of(load(name).runs("cpu")) for name in ("fig4-law", "fig5-context", "fig17")}
+    assert stated["fig4-law"]["task.tokens"] == [32, 64, 128]
+    assert stated["fig4-law"]["seed"] == [0, 1]
+    assert stated["fig5-context"]["task.B"] == [1.0, 1.5, 2.0, 4.0]
+    assert {(t["model.layers"], t["optim.lr"], t["model.layer_norm"]) for t in stated.values()} == {(4, 1e-4, False)}
+    assert stated["fig17"]["seed"] == 0
+    assert stated["fig17"]["train.thresholds"] == [0.05, 0.5, 0.9]

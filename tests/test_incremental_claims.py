@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unstuck.papers.catalogue import CATALOGUE
+from unstuck.papers.catalogue import entries
 from unstuck.papers.figure import load
 from unstuck.papers.incremental import _published, fig4, fig5, fig10, figB
 from unstuck.papers.incremental._judge import at, curve_claims, falls_to, judging, within
@@ -97,7 +97,7 @@ def test_crossings_and_values_between_rows():
 # -- the figures
 
 
-@pytest.mark.parametrize("name", [n for n in CATALOGUE if n.startswith("incremental-")])
+@pytest.mark.parametrize("name", [n for n in entries() if n.startswith("incremental-")])
 def test_every_figure_of_paper_2_has_the_published_setting(name):
     figure = load(name)
     if not hasattr(figure, "runs"):

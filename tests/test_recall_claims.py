@@ -1,4 +1,4 @@
-"""What the recall figures say of runs, on made-up runs of which it is known what should be said."""
+"""What the recall figures say of runs, on made-up runs for which the right claims are known."""
 
 import math
 
@@ -10,8 +10,6 @@ from unstuck.papers.emergence import (
     fig4_curves,
     fig4_law,
     fig4_layernorm,
-    fig5_context,
-    fig5_cross,
     fig5_late,
     fig16,
     fig17,
@@ -24,6 +22,7 @@ from unstuck.papers.emergence import (
 )
 from unstuck.papers.emergence._recall import layers_claim, paper_law, with_layers
 from unstuck.papers.emergence._repetition import repetition_claims
+from unstuck.papers.figure import load
 from unstuck.papers.lab import tuned
 from unstuck.store.store import RunDirectory
 
@@ -438,7 +437,7 @@ def test_figure_5_counts_to_the_papers_5_percent_and_judges_nothing_by_it():
     """8 pairs: a guess scores 12.5%."""
     early = [part.assign(**{"crossing_0.05": 4000.0}) for part in none(6000.0, 6400.0)]
     fast = [run(rise(h), h, B=4.0, seed=i).assign(**{"crossing_0.05": 1000.0}) for i, h in enumerate((2000.0, 2100.0))]
-    claims = {c.quantity: c for c in fig5_context.compare(pd.concat([*early, *fast]))}
+    claims = {c.quantity: c for c in load("fig5-context").compare(pd.concat([*early, *fast]))}
     assert claims["steps to 5% on clean data, seeds in order"].ours == "B = 1: 4000, 4000; B = 4: 1000, 1000"
     to_5 = claims["speed-up of the best repetition over none, to 5%"]
     assert (to_5.ours.split(" times")[0], to_5.verdict) == ("4.00", "beside")
@@ -447,7 +446,7 @@ def test_figure_5_counts_to_the_papers_5_percent_and_judges_nothing_by_it():
 
 def test_figure_5_right_at_64_tokens_has_no_verdict():
     parts = [*none(6000.0, 6300.0), *(run(rise(2300), 2300.0, rise(2000), p=0.5, seed=i) for i in (0, 1))]
-    assert {c.verdict for c in fig5_cross.compare(pd.concat(parts))} == {"beside", "new"}
+    assert {c.verdict for c in load("fig5-cross").compare(pd.concat(parts))} == {"beside", "new"}
 
 
 def runs_of(*cells, **settings):

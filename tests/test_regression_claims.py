@@ -1,4 +1,4 @@
-"""What the regression figures say of runs, on made-up tables: what must agree, what must not, what nobody knows."""
+"""What the regression figures say of runs, on made-up tables: what agrees, what differs, what stays undecided."""
 
 import itertools
 
@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unstuck.papers.emergence import fig3_large, fig3_layernorm, fig3_right, fig12, fig13_width, fig14, no_residual
+from unstuck.papers.emergence import fig3_right, fig12, no_residual
 from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, of_paper_sizes
+from unstuck.papers.emergence.heads import OWN, SHARED, WIDER
+from unstuck.papers.figure import load
 from unstuck.papers.lab import shortest_mean
 
 
@@ -99,7 +101,7 @@ def test_figure_3_right_runs_both_rates_in_full():
 def readings(**exponents):
     """Plateaus d^1.27 T^0.7 H^x of three readings of Figure 13, with 1 and 2 layers."""
     parts = []
-    names = (fig13_width.OWN, fig13_width.WIDER, fig13_width.SHARED)
+    names = (OWN, WIDER, SHARED)
     for (name, x), heads, layers in itertools.product(
         zip(names, exponents.values(), strict=True), (1, 2, 4, 8), (1, 2)
     ):
@@ -109,21 +111,21 @@ def readings(**exponents):
 
 
 def test_the_reading_whose_exponent_is_nearest_is_named():
-    claims = {c.quantity: c for c in fig13_width.compare(readings(own=0.16, wider=-0.2, shared=0.4))}
-    assert claims["reading nearest to the paper's"].ours == fig13_width.OWN
+    claims = {c.quantity: c for c in load("fig13-width").compare(readings(own=0.16, wider=-0.2, shared=0.4))}
+    assert claims["reading nearest to the paper's"].ours == OWN
     assert claims["exponent of heads"].verdict == "agrees"
-    claims = {c.quantity: c for c in fig13_width.compare(readings(own=0.5, wider=-0.2, shared=0.2))}
-    assert claims["reading nearest to the paper's"].ours == fig13_width.SHARED
+    claims = {c.quantity: c for c in load("fig13-width").compare(readings(own=0.5, wider=-0.2, shared=0.2))}
+    assert claims["reading nearest to the paper's"].ours == SHARED
     assert claims["exponent of heads"].verdict == "differs"
-    alone = readings(own=0.15, wider=0, shared=0).query("reading == @fig13_width.OWN")
-    assert "reading nearest to the paper's" not in {c.quantity for c in fig13_width.compare(alone)}
+    alone = readings(own=0.15, wider=0, shared=0).query("reading == @OWN")
+    assert "reading nearest to the paper's" not in {c.quantity for c in load("fig13-width").compare(alone)}
 
 
 def test_large_sizes_have_a_law_of_their_own():
     """Exponents of the small sizes are 1 and 0.5, those of the large ones the paper's."""
     small = plateaus(lambda T, d: 3 * d * T**0.5, T=(16, 32), d=(8, 16), noise=0.02)
     large = plateaus(lambda T, d: 0.76 * d**1.29 * T**0.8, T=(64, 128), d=(32, 64), noise=0.02)
-    claims = {c.quantity: c for c in fig3_large.compare(pd.concat([small, large], ignore_index=True))}
+    claims = {c.quantity: c for c in load("fig3-large").compare(pd.concat([small, large], ignore_index=True))}
     where = ", T from 64 and d from 32 on"
     assert claims[f"exponent of d{where}"].verdict == claims[f"exponent of T{where}"].verdict == "agrees"
     assert claims["exponent of d between neighbouring sizes"].ours.startswith("1.0")
@@ -183,7 +185,7 @@ def test_cells_with_a_censored_seed_are_left_out_and_counted():
 
 def test_a_law_with_layer_norm_neither_agrees_nor_differs():
     table = pd.concat([plateaus(lambda T, d: d**1.29 * T**0.8, layer_norm=norm, noise=0.02) for norm in (True, False)])
-    assert {c.verdict for c in fig3_layernorm.compare(table)} == {"beside", "new"}
+    assert {c.verdict for c in load("fig3-layernorm").compare(table)} == {"beside", "new"}
 
 
 def test_figure_14_compares_position_and_flag():
@@ -195,6 +197,6 @@ def test_figure_14_compares_position_and_flag():
     def same(T, d):
         return 0.5 * d**1.3 * T**0.5
 
-    assert [c.verdict for c in fig14.compare(table(same, same))[-3:]] == ["agrees"] * 3
-    other = fig14.compare(table(lambda T, d: 2 * same(T, d) * 1.2, lambda T, d: same(T, d) * d**-0.5))
+    assert [c.verdict for c in load("fig14").compare(table(same, same))[-3:]] == ["agrees"] * 3
+    other = load("fig14").compare(table(lambda T, d: 2 * same(T, d) * 1.2, lambda T, d: same(T, d) * d**-0.5))
     assert [c.verdict for c in other[-3:]] == ["differs", "agrees", "differs"]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
-from unstuck.papers.figure import is_trained, load
+from unstuck.papers.figure import in_parts, is_trained, load
 from unstuck.papers.lab import TieredRun, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
@@ -135,7 +135,7 @@ def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[st
         changed = changed or len(wanted) - missing != _drawn_runs(RESULTS / f"{name}.json")
         print(f"{name}: {len(wanted) - missing} of {len(wanted)} runs")
         # A law of half a grid would mislead, so a figure that may be drawn in parts says so.
-        if changed and (not missing or hasattr(load(name), "IN_PARTS")):
+        if changed and (not missing or in_parts(load(name))):
             reproduce(name, "cpu", RESULTS, store=store.path, run=False)
     print(write_todo(figures, store), "runs left; see results/TODO.md")
 

@@ -1,8 +1,13 @@
-"""The figures of both papers, and what each needs. A figure can be drawn if its file is here; files beyond the
-papers' own figures, and entry points `unstuck.figures` of other packages, are found without being listed."""
+"""The figures of both papers: where each stands, and what it needs.
+
+A figure is a file of `emergence/` or `incremental/`, or a row of the table `FIGURES` of one. Its title stands there:
+the first line of the file, or the first argument of the row. Files and rows are found without being listed here, and so
+are entry points `unstuck.figures` of other packages. This file adds the order of the papers' figures, what they need,
+and how near their setting is to the published one.
+"""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -19,105 +24,66 @@ Setting = Literal["published", "inferred", "smaller grid", "ours"]
 @dataclass(frozen=True)
 class Entry:
     name: str
-    shows: str
-    needs: str
-    setting: Setting = "published"
-    ours: bool = False  # not a figure of the paper
+    shows: str  # its title, without its number or name
+    needs: str = "theory"
+    setting: Setting = "ours"
 
-    def __post_init__(self) -> None:
-        if self.ours:
-            object.__setattr__(self, "setting", "ours")
+    @property
+    def ours(self) -> bool:
+        """Is it not a figure of the papers?"""
+        return self.setting == "ours"
 
     @property
     def paper(self) -> str:
-        return "incremental" if self.name.startswith("incremental-") else "emergence"
+        return _paper(self.name)
 
 
 #: Figures that need a package which is not one of ours.
 PACKAGES = {"gpt2-induction": "transformers"}
 
-_THEORY, _SGD = "theory", "theory and the toy model by SGD"
+_THEORY, _SGD, _MIXTURE = "theory", "theory and the toy model by SGD", "theory of paper 2"
 _LAB, _RECALL, _MARKOV = "Transformer runs on regression", "Transformer runs on recall", "runs on the Markov task"
 
-_SMALLER: Setting = "smaller grid"
-
-_ENTRIES = [
-    Entry("fig1a", "reduced dynamics: loss against time for several d", _THEORY),
-    Entry("fig1b", "reduced dynamics: weights move before attention", _THEORY),
-    Entry("fig1c", "plateau against T and d, with its power law", _THEORY),
-    Entry("fig2-left", "plateau against in-context repetition B and d", _THEORY),
-    Entry("fig2-right", "plateau against cross-sample repetition p and d", _THEORY),
-    Entry("fig3-left", "Transformer: plateau against d for several T", _LAB, _SMALLER),
-    Entry("fig3-middle", "Transformer: plateau against d for several B", _LAB, _SMALLER),
-    Entry("fig3-right", "Transformer: plateau against d for several p", _LAB, _SMALLER),
-    Entry("fig3-large", "Transformer: plateau at four larger sizes", _LAB, ours=True),
-    Entry("fig3-layernorm", "Transformer with layer normalisation", _LAB, ours=True),
-    Entry("fig-lr-batch", "Transformer: plateau against learning rate and batch", _LAB, ours=True),
-    Entry("fig4-curves", "recall: accuracy curves for several numbers of pairs", _RECALL, _SMALLER),
-    Entry("fig4-law", "recall: plateau against vocabulary and pairs", _RECALL, _SMALLER),
-    Entry("fig4-layernorm", "recall: with and without layer normalisation", _RECALL, ours=True),
-    Entry("recall-rule", "recall: the paper's rule for the query's slots", _RECALL, ours=True),
-    Entry("recall-embedding", "recall: the paper's law, and what may explain the factor", _RECALL, ours=True),
-    Entry("recall-pairs", "recall: plateau with many pairs", _RECALL, ours=True),
-    Entry("recall-joined", "recall: a pair at one position", _RECALL, ours=True),
-    Entry("fig5-context", "recall: in-context repetition, clean test data", _RECALL, _SMALLER),
-    Entry("fig5-cross", "recall: cross-sample repetition, clean test data", _RECALL, _SMALLER),
-    Entry("fig5-cross-128", "recall: cross-sample repetition at 128 tokens", _RECALL, ours=True),
-    Entry("recall-repeated", "recall: how many tokens are repeated", _RECALL, ours=True),
-    Entry("fig5-late", "recall: strong repetition, trained four times as long", _RECALL, ours=True),
-    Entry("fig6", "loss landscape with the flow on it", _THEORY),
-    Entry("fig7", "early dynamics against the linear approximation", _THEORY),
-    Entry("fig8", "equilibrium weight, weight along the flow, Hessian eigenvalues", _THEORY),
-    Entry("fig9", "SGD on the real toy model against the reduced flow", _SGD),
-    Entry("fig10", "cross-sample flow: loss, weights, attention for several p", _THEORY),
-    Entry("fig11", "Transformer: loss curves", _LAB),
-    Entry("fig12", "Transformer: loss curves with p, repeated and clean test data", _LAB, _SMALLER),
-    Entry("fig13", "Transformer: layers and heads", _LAB, _SMALLER),
-    Entry("fit-censored", "laws from runs of which some did not emerge", "simulated sweeps", ours=True),
-    Entry("fit-halves", "a law of small sizes, tested on large ones", _LAB, ours=True),
-    Entry("forecast", "the plateau's end, forecast while the loss is flat", _LAB, ours=True),
-    Entry(
-        "schedule",
-        "repeat only while stuck: an adaptive schedule against fixed repetition",
-        f"{_LAB} and recall",
-        ours=True,
-    ),
-    Entry("gpt2-induction", "a small GPT-2 watched: induction heads form", "the package transformers", ours=True),
-    Entry("fig13-split", "Transformer: heads that share the width", _LAB, ours=True),
-    Entry("fig13-width", "Transformer: a residual stream of 64 a head", _LAB, ours=True),
-    Entry("no-residual", "Transformer without residual connections", f"{_LAB} and recall", ours=True),
-    Entry("fig14", "Transformer: position and relevance feature", _LAB, "inferred"),
-    Entry("fig15", "Transformer: SGD against Adam", _LAB, _SMALLER),
-    Entry("fig16", "recall: repetition, training-like data", _RECALL, _SMALLER),
-    Entry("fig17", "recall: accuracy and attention over training", _RECALL, _SMALLER),
-    Entry("attention-maps", "recall: where the circuit looks, over training", _RECALL, ours=True),
-    Entry("incremental-fig1", "minimal model: loss, KL to truncated truths", _MARKOV),
-    Entry("incremental-fig1-maps", "minimal model: attention maps", _MARKOV),
-    Entry("incremental-fig2", "full model: attention maps", _MARKOV),
-    Entry("incremental-fig3", "full model: KL to truncated truths", _MARKOV),
-    Entry("incremental-fig3-right", "full model: KL to models of restricted context", _MARKOV),
-    Entry("incremental-fig4", "minimal model: start of the queries, importance ratio", _MARKOV),
-    Entry("incremental-fig5", "size of the training set, early stopping", _MARKOV, "inferred"),
-    Entry("incremental-fig6", "new data at every step: attention maps", _MARKOV, "inferred"),
-    Entry("incremental-fig7", "new data at every step: loss and KL", _MARKOV, "inferred"),
-    Entry("incremental-fig8", "farthest group most important: attention maps", _MARKOV, "inferred"),
-    Entry("incremental-fig9", "farthest group most important: loss and KL", _MARKOV, "inferred"),
-    Entry("incremental-fig10", "gradient-flow simulation of the heads", "theory of paper 2", "inferred"),
-    Entry("incremental-fig11", "minimal model, two layers: loss and KL", _MARKOV, "inferred"),
-    Entry("incremental-fig12", "full model, two layers: loss and KL", _MARKOV, "inferred"),
-    Entry("incremental-fig13", "uneven weights in a span: KL to models of restricted context", _MARKOV),
-    Entry("incremental-fig14", "uneven weights in a span: attention maps", _MARKOV),
-    Entry("incremental-fig15", "overlapping groups: loss, KL to models of restricted context", _MARKOV),
-    Entry("incremental-fig16", "overlapping groups, 3 heads: a map a head", _MARKOV),
-    Entry("incremental-fig17", "overlapping groups, 4 heads: a map a head", _MARKOV),
-    Entry("incremental-fig18", "SGD: KL to models of restricted context", _MARKOV, "inferred"),
-    Entry("incremental-fig19", "SGD: attention maps", _MARKOV, "inferred"),
-    Entry("incremental-figB", "attention and value alignment of each head", _MARKOV),
-    Entry("incremental-regression", "regression variant: descent beside the flow", "theory of paper 2", ours=True),
+#: In the order of the papers, figures of one kind together.
+_KINDS: list[tuple[str, Setting, str]] = [
+    ("fig1a fig1b fig1c fig2-left fig2-right", "published", _THEORY),
+    ("fig3-left fig3-middle fig3-right", "smaller grid", _LAB),
+    ("fig3-large fig3-layernorm fig-lr-batch", "ours", _LAB),
+    ("fig4-curves fig4-law", "smaller grid", _RECALL),
+    ("fig4-layernorm recall-rule recall-embedding recall-pairs recall-joined", "ours", _RECALL),
+    ("fig5-context fig5-cross", "smaller grid", _RECALL),
+    ("fig5-cross-128 recall-repeated fig5-late", "ours", _RECALL),
+    ("fig6 fig7 fig8", "published", _THEORY),
+    ("fig9", "published", _SGD),
+    ("fig10", "published", _THEORY),
+    ("fig11", "published", _LAB),
+    ("fig12 fig13", "smaller grid", _LAB),
+    ("fit-censored", "ours", "simulated sweeps"),
+    ("fit-halves forecast", "ours", _LAB),
+    ("schedule", "ours", f"{_LAB} and recall"),
+    ("gpt2-induction", "ours", "the package transformers"),
+    ("fig13-split fig13-width", "ours", _LAB),
+    ("no-residual", "ours", f"{_LAB} and recall"),
+    ("fig14", "inferred", _LAB),
+    ("fig15", "smaller grid", _LAB),
+    ("fig16 fig17", "smaller grid", _RECALL),
+    ("attention-maps", "ours", _RECALL),
+    ("incremental-fig1 incremental-fig1-maps incremental-fig2", "published", _MARKOV),
+    ("incremental-fig3 incremental-fig3-right incremental-fig4", "published", _MARKOV),
+    ("incremental-fig5 incremental-fig6 incremental-fig7 incremental-fig8 incremental-fig9", "inferred", _MARKOV),
+    ("incremental-fig10", "inferred", _MIXTURE),
+    ("incremental-fig11 incremental-fig12", "inferred", _MARKOV),
+    ("incremental-fig13 incremental-fig14 incremental-fig15", "published", _MARKOV),
+    ("incremental-fig16 incremental-fig17", "published", _MARKOV),
+    ("incremental-fig18 incremental-fig19", "inferred", _MARKOV),
+    ("incremental-figB", "published", _MARKOV),
+    ("incremental-regression", "ours", _MIXTURE),
 ]
-
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 _PREFIX = {"emergence": "", "incremental": "incremental-"}
+
+
+def _paper(name: str) -> str:
+    return "incremental" if name.startswith(_PREFIX["incremental"]) else "emergence"
 
 
 @cache
@@ -128,43 +94,54 @@ def from_packages() -> dict[str, EntryPoint]:
 
 @cache
 def entries() -> Mapping[str, Entry]:
-    """All figures: the papers' own, then those of our own that have a file, then other packages'."""
-    found = dict(CATALOGUE)
-    for paper, prefix in _PREFIX.items():
-        for path in sorted(_folder(paper).glob("[a-z]*.py")):
-            name = prefix + path.stem.replace("_", "-")
-            if name not in found and path.stem != "figures":
-                first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or name).splitlines()[0]
-                found[name] = Entry(name, first.removeprefix(f"{name}: ").rstrip("."), "theory", ours=True)
+    """All figures: those listed here, then other files and rows, then other packages'."""
+    titles = {name: title.partition(": ")[2] or title for name, (_, _, title) in _places().items()}
+    listed = ((name, setting, needs) for names, setting, needs in _KINDS for name in names.split())
+    found = {name: Entry(name, titles[name], needs, setting) for name, setting, needs in listed}
+    found |= {name: Entry(name, shows) for name, shows in titles.items() if name not in found}
     for name, point in from_packages().items():
-        found.setdefault(name, Entry(name, f"from {point.value}", "its package", ours=True))
+        found.setdefault(name, Entry(name, f"from {point.value}", "its package"))
     return MappingProxyType(found)
 
 
+@cache
+def _places() -> dict[str, tuple[str, str, str]]:
+    """Every figure of ours: its module, its row there if it has no file of its own, and its title."""
+    return {
+        prefix + name.replace("_", "-"): (f"unstuck.papers.{paper}.{path.stem}", row, title)
+        for paper, prefix in _PREFIX.items()
+        for path in sorted((Path(__file__).parent / paper).glob("[a-z]*.py"))
+        for name, row, title in _figures_of(path)
+    }
+
+
+def _figures_of(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Name, row and title of the figures of a file, read without importing it: importing takes PyTorch."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tables = [s.value for s in tree.body if isinstance(s, ast.AnnAssign) and getattr(s.target, "id", "") == "FIGURES"]
+    for table in tables:
+        assert isinstance(table, ast.Dict)
+        for key, row in zip(table.keys, table.values, strict=True):
+            assert isinstance(key, ast.Constant)
+            assert isinstance(row, ast.Call)
+            yield str(key.value), str(key.value), ast.literal_eval(row.args[0])
+    if not tables:
+        yield path.stem, "", (ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip(".")
+
+
 def place_of(name: str) -> tuple[str, str]:
-    """The module a figure of ours lives in, and its row there if it has no file of its own: `fig2-left` is
-    papers/emergence/fig2_left.py, `incremental-fig2` the row `fig2` of papers/incremental/figures.py."""
-    paper = "incremental" if name.startswith("incremental-") else "emergence"
-    short = name.removeprefix("incremental-")
-    file = short.replace("-", "_")
-    if not (_folder(paper) / f"{file}.py").is_file() and (_folder(paper) / "figures.py").is_file():
-        return f"unstuck.papers.{paper}.figures", short
-    return f"unstuck.papers.{paper}.{file}", ""
+    """The module a figure of ours lives in, and its row there if it has no file of its own: `fig1a` is
+    papers/emergence/fig1a.py, `incremental-fig2` the row `fig2` of papers/incremental/figures.py."""
+    module, row, _ = _places()[name]
+    return module, row
 
 
 def is_available(name: str) -> bool:
     if name in PACKAGES and find_spec(PACKAGES[name]) is None:
         return False
-    if name in from_packages():
-        return True
-    module, row = place_of(name)
-    return bool(row) or find_spec(module) is not None
+    return name in from_packages() or name in _places()
 
 
 def available() -> list[str]:
     """The figures that can be drawn."""
     return [name for name in entries() if is_available(name)]
-
-
-def _folder(paper: str) -> Path:
-    return Path(__file__).parent / paper

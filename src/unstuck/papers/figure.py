@@ -7,16 +7,21 @@ A figure module has a docstring whose first line is its title (a row, which is a
     draw(table) -> matplotlib Figure         the picture, from the table alone
     compare(table) -> list[Claim]            ours beside the paper's, from the table alone
 
-One of theory may also have `overlaid(profile)`, runs which its `data` draws on where the store has them. Where
-claims are too many to read at once, `overview(table) -> DataFrame` is the small table that goes into a page.
+A figure of trained runs has `runs(profile)` instead of `plan` (lab.py). Its table is that of its finished runs unless
+it has `data(done)`, which makes one of what the store has of them (finished.py). A figure of theory may also have
+`overlaid(profile)`, runs that its `data` draws on where the store has them. Where claims are too many to read at once,
+`overview(table) -> DataFrame` is the small table that goes into a page. What `draw` and `compare` both compute from the
+table, such as a law, is a function marked `@once`.
 """
 
+import functools
 import importlib
 import json
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, get_args
 
 import pandas as pd
 from matplotlib.figure import Figure as Picture
@@ -28,6 +33,8 @@ from .catalogue import entries, from_packages, is_available, place_of
 Profile = Literal["quick", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 Progress = Callable[[int, int], None]  # (done, of how many)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,8 @@ class Claim:
 
     quantity: str
     ours: float | str
-    paper: float | str | None
-    agrees: bool | None
+    paper: float | str | None = None
+    agrees: bool | None = None
     note: str = ""
 
     @property
@@ -62,6 +69,22 @@ class Claim:
         """A number that agrees when it is at most `within` from the paper's; `why` is said where it does not."""
         agrees = bool(abs(ours - paper) <= within)
         return cls(quantity, float(ours), paper, agrees, "" if agrees else why)
+
+
+def once(fit: Callable[P, T]) -> Callable[P, T]:
+    """A function, or a method of a row, whose last argument is a table: computed once for a table, though `draw` and
+    `compare` both call it."""
+    known: dict[tuple[int, ...], tuple[weakref.ref[Any], T]] = {}  # of the last table, for each row
+
+    @functools.wraps(fit)
+    def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
+        *row, table = args
+        place = tuple(map(id, row))
+        if place not in known or known[place][0]() is not table:
+            known[place] = weakref.ref(table), fit(*args, **kwargs)
+        return known[place][1]
+
+    return remembered
 
 
 class FigureModule(Protocol):
@@ -91,8 +114,14 @@ def load(name: str) -> FigureModule:
 
 
 def is_trained(figure: Any) -> bool:
-    """Does the figure need trained runs? Then it has `runs(profile)`, and `plan` and `data` follow from it (lab.py)."""
+    """Does the figure need trained runs?"""
     return hasattr(figure, "runs")
+
+
+def in_parts(figure: Any) -> bool:
+    """May the figure be drawn before all its runs are finished? One that does not say so waits for all of them: a law
+    of half a grid would mislead."""
+    return bool(getattr(figure, "IN_PARTS", getattr(figure, "in_parts", False)))
 
 
 def plan(figure: Any, profile: Profile) -> list[Job]:
@@ -106,7 +135,8 @@ def plan(figure: Any, profile: Profile) -> list[Job]:
 
 def title(figure: Any) -> str:
     """What a figure is called: its `title`, or the first line of its file."""
-    return str(getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0])
+    first = getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0]
+    return str(first).rstrip(".")
 
 
 def stored_state(path: Path, figure: Any) -> dict[str, str | None]:

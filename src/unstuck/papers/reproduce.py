@@ -1,5 +1,6 @@
 """Reproduce a figure: run it, write its table, picture and a JSON with ours beside the paper's."""
 
+import dataclasses
 import io
 import json
 import math
@@ -53,12 +54,12 @@ def reproduce(
     seconds = time.perf_counter() - start
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / f"{name}.csv", text)
-    write_picture(name, table, out)
+    write_picture(figure, table, out / name)
     result = {
         "figure": name,
         "title": title(figure),
         "profile": profile,
-        **compared(name, table),
+        **compared(figure, table),
         "spec": _settings(figure),
         **trained,
         "seconds": round(seconds, 2),
@@ -72,21 +73,22 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.papers.lab import finished, settings_of, units
     from unstuck.runner.sweep import run_sweep
     from unstuck.store.store import Store
 
-    runs = figure.runs(profile)
+    from .finished import Finished
+    from .lab import settings_of, units
+
+    done = Finished(figure, profile, store)
     if workers:
         run_sweep(
-            units(runs),
+            units(done.runs),
             Store(store),
             workers=workers,
             progress=lambda done, of, text: progress(int(done), int(of) + 1),
         )
-    done = finished(runs, store)
-    table = figure.data(profile, progress, store) if hasattr(figure, "data") else done
-    return table, {"runs": {"wanted": len(runs), "finished": len(done)}, "spec": settings_of(runs)}
+    many = {"wanted": len(done.runs), "finished": len(done.results)}
+    return done.table(figure), {"runs": many, "spec": settings_of(done.runs)}
 
 
 def reproduce_all(
@@ -110,7 +112,7 @@ def reproduce_all(
 
 
 def _settings(figure: Any) -> dict[str, Any]:
-    """The figure's constants, as its file states them: sizes, seeds, formulas."""
+    """The figure's constants, as its file or its row states them: sizes, seeds, formulas."""
 
     def plain(value: Any) -> bool:
         if isinstance(value, (list, tuple)):
@@ -119,24 +121,24 @@ def _settings(figure: Any) -> dict[str, Any]:
             return all(isinstance(k, (str, int)) and plain(v) for k, v in value.items())
         return isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value))
 
-    return {
-        name: value
-        for name, value in vars(figure).items()
-        if name.isupper() and name[0] != "_" and plain(value) and name not in vars(style)
-    }
+    stated = {name: value for name, value in vars(figure).items() if name.isupper() and name not in vars(style)}
+    if dataclasses.is_dataclass(figure) and not isinstance(figure, type):
+        stated = {name: value for name, value in dataclasses.asdict(figure).items() if name != "title"}
+    return {name: value for name, value in stated.items() if name[0] != "_" and plain(value)}
 
 
 def redraw(name: str, out: Path) -> None:
-    """Picture and claims of a figure anew, from its table in `out`; where that comes from stays as it is."""
-    table = pd.read_csv(out / f"{name}.csv")
-    write_picture(name, table, out)
-    result = json.loads((out / f"{name}.json").read_text(encoding="utf-8")) | compared(name, table)
+    """Draw and compare a figure again from its table in `out`; the table and where it comes from stay as they are."""
+    figure, table = load(name), pd.read_csv(out / f"{name}.csv")
+    write_picture(figure, table, out / name)
+    result = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    result |= {"title": title(figure), **compared(figure, table)}
     write_text(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
-def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
+def compared(figure: Any, table: pd.DataFrame) -> dict[str, Any]:
     """Ours beside the paper's, as a figure's JSON has it."""
-    claims = load(name).compare(table)
+    claims = figure.compare(table)
     return {
         "ours": {c.quantity: c.ours for c in claims},
         "paper": {c.quantity: c.paper for c in claims},
@@ -148,9 +150,9 @@ def compared(name: str, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def write_picture(name: str, table: pd.DataFrame, out: Path) -> None:
+def write_picture(figure: Any, table: pd.DataFrame, path: Path) -> None:
     """The figure's PNG and PDF, from its table alone."""
     with style.look():
-        picture = load(name).draw(table)
+        picture = figure.draw(table)
         for ending in ("png", "pdf"):
-            replace_file(out / f"{name}.{ending}", partial(picture.savefig, format=ending))
+            replace_file(path.with_name(f"{path.name}.{ending}"), partial(picture.savefig, format=ending))

@@ -188,6 +188,10 @@ class Lagged(Task):
     def steps_a_pass(self, n: int) -> int:
         return math.ceil(self.sequences / min(n, self.sequences)) if self.sequences else 3
 
+    def against_truths(self, losses: Tensor, truth: Tensor, kl: Tensor) -> dict[str, Tensor]:
+        """Loss above that of the truth, and KL( A*_{1:i} || model ) for every i, from (n,), (n,) and (n, groups)."""
+        return {"excess_loss": losses - truth} | {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
+
     def relevant(self, n: int) -> Tensor:
         """The tokens that the last prediction depends on, (n, T)."""
         return torch.arange(self.T).expand(n, -1) >= self.T - self.context

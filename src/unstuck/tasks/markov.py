@@ -83,14 +83,12 @@ class Markov(Lagged):
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Loss, loss above that of the truth, and KL( A*_{1:i} || model ) for every i."""
         losses = self.losses(outputs, batch.targets)
-        found = {"loss": losses}
-        if batch.extra.numel():
-            truths = batch.extra  # (n, groups, scored, d)
-            truth = -truths[:, -1].gather(-1, batch.targets[:, :, None])[..., 0].mean(1)
-            found["excess_loss"] = losses - truth
-            kl = self.distance(truths, self.prediction(outputs)[:, None]).mean(-1)  # (n, groups)
-            found |= {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
-        return found
+        if not batch.extra.numel():
+            return {"loss": losses}
+        truths = batch.extra  # (n, groups, scored, d)
+        truth = -truths[:, -1].gather(-1, batch.targets[:, :, None])[..., 0].mean(1)
+        kl = self.distance(truths, self.prediction(outputs)[:, None]).mean(-1)  # (n, groups)
+        return {"loss": losses, **self.against_truths(losses, truth, kl)}
 
     def prediction(self, outputs: Tensor) -> Tensor:
         """Log probabilities."""

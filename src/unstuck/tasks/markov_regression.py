@@ -53,12 +53,11 @@ class MarkovRegression(Lagged):
 
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         losses = self.losses(outputs, batch.targets)
-        found = {"loss": losses}
-        if batch.extra.numel():
-            found["excess_loss"] = losses - self.losses(batch.extra[:, -1], batch.targets)
-            kl = self.distance(batch.extra, outputs[:, None]).mean(-1)
-            found |= {f"kl_{i + 1}": kl[:, i] for i in range(self.groups)}
-        return found
+        if not batch.extra.numel():
+            return {"loss": losses}
+        truth = self.losses(batch.extra[:, -1], batch.targets)
+        kl = self.distance(batch.extra, outputs[:, None]).mean(-1)
+        return {"loss": losses, **self.against_truths(losses, truth, kl)}
 
     def distance(self, theirs: Tensor, ours: Tensor) -> Tensor:
         """KL divergence of two predictions with the task's noise."""

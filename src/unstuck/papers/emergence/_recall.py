@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
-from unstuck.papers.emergence._regression import fit_or_none, law_claims
-from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, finished, grid, raced, tuned
-from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
+from unstuck.papers.figure import Claim, Profile, once
+from unstuck.papers.lab import TieredRun, grid, raced, tuned
 from unstuck.probes.circuit import ROLES
 from unstuck.store.store import Store
+
+from ._regression import fit_or_none, law_claims
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}
@@ -55,28 +54,6 @@ def paper_law(tokens: Any, pairs: Any) -> Any:
     return 0.55 * tokens**0.79 * pairs**2.25
 
 
-def plot_plateaus(ax: Axes, table: pd.DataFrame, law: PowerLaw | None) -> None:
-    """Every run a dot over the number of pairs, coloured by vocabulary; censored ones as triangles at their end."""
-    late = False
-    for tokens, colour in shades(sorted(table["tokens"].unique())).items():
-        rows = table[table["tokens"] == tokens].sort_values("pairs")
-        emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
-        ax.plot(_beside(emerged), emerged["plateau_steps"], "o", ms=4, color=colour, label=f"{tokens} tokens")
-        ax.plot(_beside(censored), censored["steps"], "^", ms=5, color=colour, mfc="none")
-        late = late or len(censored) > 0
-        if law is not None:
-            line = rows.drop_duplicates("pairs")
-            ax.plot(line["pairs"], law.predict(line), "-", lw=1.2, color=colour)
-    if late:
-        ax.plot([], [], "^", ms=5, color=PAPER_GREY, mfc="none", label="not by its last step")
-    plateau_axes(ax, "pairs in the context", sorted(table["pairs"].unique()))
-
-
-def _beside(rows: pd.DataFrame) -> pd.Series:
-    """Pairs, a little apart for each seed, so that runs which took as long are all seen."""
-    return rows["pairs"] * 1.02 ** (rows["seed"] - 0.5)
-
-
 def crossing(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """The table with the plateaus of one threshold; what is there before training is no plateau, and left out."""
     if f"crossing_{threshold:g}" not in table:
@@ -91,22 +68,31 @@ def fastest(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
     return tuned(part, ["tokens", "pairs"]) if len(set(part["lr"])) > 1 else part
 
 
+@once
+def laws(table: pd.DataFrame) -> dict[float, PowerLaw | None]:
+    """The laws of the steps to 50% and to 5%."""
+    return {level: fit_or_none(fastest(table, level), FORMULA) for level in UNTIL_50}
+
+
 def both_laws(table: pd.DataFrame) -> list[Claim]:
     """The laws at 50% and at 5% beside the paper's, which is at 5%: only that one can agree with it."""
     halves = fastest(table, 0.5)
-    at_50 = law_claims(fit_or_none(halves, FORMULA), PAPER, where=", to 50%", r2=0.982)
+    at_50 = law_claims(laws(table)[0.5], PAPER, where=", to 50%", r2=0.982)
     if len(whole := _all_emerged(halves)):
         where = f", to 50%, up to {whole['tokens'].max()} tokens, where all runs emerged"
         at_50 += law_claims(fit_or_none(whole, FORMULA), PAPER, where=where, r2=0.982)
-    at_5 = law_claims(fit_or_none(fastest(table, 0.05), FORMULA), PAPER, where=", to 5%", r2=0.982)
+    at_5 = law_claims(laws(table)[0.05], PAPER, where=", to 5%", r2=0.982)
     guess = guessed(table)
     if guess:
         alone = 1 / table["pairs"].max() > 0.05  # for all sizes: then it stands only beside the paper's
         notes = ["; ".join(filter(None, (c.note, guess))) for c in at_5]
         at_5 = [replace(c, agrees=None if alone else c.agrees, note=n) for c, n in zip(at_5, notes, strict=True)]
-    other = "the paper's is at 5%"
-    at_50 = [replace(c, agrees=None, note=other if c.paper is not None else c.note) for c in at_50]
-    return [*at_50, *at_5]
+    return [*at_another_level(at_50), *at_5]
+
+
+def at_another_level(claims: Sequence[Claim]) -> list[Claim]:
+    """Claims of steps to 50%, which stand beside the paper's to 5% and can neither agree nor differ."""
+    return [replace(c, agrees=None, note="the paper's is at 5%" if c.paper is not None else c.note) for c in claims]
 
 
 def _all_emerged(part: pd.DataFrame) -> pd.DataFrame:
@@ -144,12 +130,6 @@ def layers_claim(table: pd.DataFrame, which: str = "") -> list[Claim]:
     text = f"{', '.join(listed) or 'none'} of {len(there)} runs that got to 50%"
     about = f"layers in which copying and selection are strongest{which}"
     return [Claim(about, text, "3 and 4 (Figure 17)", None, "by attention, when runs were stopped")]
-
-
-def with_crossings(table: pd.DataFrame, runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
-    """Curves with each run's crossings beside every row, as interpolated between evaluations on all clean sequences."""
-    done = finished(runs, store)
-    return table.merge(done[["run_id", *(c for c in done if c.startswith("crossing_"))]], on="run_id")
 
 
 def crossed(run: pd.DataFrame, level: float) -> float:

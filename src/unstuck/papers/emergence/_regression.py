@@ -1,7 +1,8 @@
 """What the Transformer figures on regression share: grids by profile, plateau plots with laws, claims of laws."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from matplotlib.axes import Axes
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid
-from unstuck.papers.style import note, plateau_axes, shades
+from unstuck.papers.style import PAPER_GREY, plateau_axes, shades
 
 SEEDS: dict[Profile, list[int]] = {"quick": [0], "cpu": [0, 1, 2], "paper": [0, 1, 2, 3, 4]}
 PAPER_T = PAPER_D = [16, 32, 64, 128, 256]
 
+LABELS = {"d": "dimension d", "lr": "learning rate", "pairs": "pairs in the context"}
 NARROW = 0.2  # half of the width of an interval that is narrow enough to tell
 
 
@@ -45,6 +47,16 @@ def middle_runs(profile: Profile) -> list[TieredRun]:
     return grid("regression", 1, seeds, {"task.T": 64}, task__B=[1, 2, 4, 8], task__d=[8, 16, 32, 64])
 
 
+def each_once(runs: Iterable[TieredRun]) -> list[TieredRun]:
+    """Runs of several grids that overlap."""
+    return list({run.spec.run_id: run for run in runs}.values())
+
+
+def paper_law(T: Any, d: Any) -> Any:
+    """The paper's plateau without repetition (Figure 3)."""
+    return 0.76 * d**1.29 * T**0.80
+
+
 def fit_or_none(table: pd.DataFrame, formula: str) -> PowerLaw | None:
     """A law where enough runs are there to have one."""
     try:
@@ -53,30 +65,56 @@ def fit_or_none(table: pd.DataFrame, formula: str) -> PowerLaw | None:
         return None
 
 
-def plot_plateaus(
-    ax: Axes, table: pd.DataFrame, *, x: str, by: str, law: PowerLaw | None, xlabel: str, label: str
+def plot_runs(
+    ax: Axes, x: Any, rows: pd.DataFrame, colour: Any, label: str | None, y: str = "plateau_steps", **style: Any
 ) -> None:
-    """Every run a dot, the law a line for each value of `by`; a censored run is a triangle at its last step."""
-    values = sorted(table[by].unique())
-    for value, colour in shades(values).items():
+    """A dot for each run that emerged, and an open triangle at its last step for each that did not."""
+    x, there = np.asarray(x), (rows["status"] == "emerged").to_numpy()
+    ends = rows["steps"] if y == "plateau_steps" else rows[y]
+    size = style.pop("ms", 5)
+    ax.plot(x[there], rows[y][there], "o", ms=size, color=colour, label=label, **style)
+    ax.plot(x[~there], ends[~there], "^", ms=size + 1, color=colour, mfc="none")
+
+
+def explain_triangles(ax: Axes, rows: pd.DataFrame) -> None:
+    """An entry of the legend, where a run did not emerge."""
+    if (rows["status"] != "emerged").any():
+        ax.plot([], [], "^", ms=6, color=PAPER_GREY, mfc="none", label="not by its last step")
+
+
+def plot_plateaus(
+    ax: Axes,
+    table: pd.DataFrame,
+    x: str,
+    by: str,
+    law: PowerLaw | None = None,
+    y: str = "plateau (steps to test loss 0.1)",
+) -> None:
+    """Every run over `x`, coloured by the value of `by`, and the law a line for each."""
+    for value, colour in shades(sorted(table[by].unique())).items():
         rows = table[table[by] == value].sort_values(x)
-        emerged, censored = rows[rows["status"] == "emerged"], rows[rows["status"] == "censored"]
-        name = value if isinstance(value, str) else f"{label} = {value:g}"
-        ax.plot(emerged[x], emerged["plateau_steps"], "o", ms=4, color=colour, alpha=0.8, label=name)
-        ax.plot(censored[x], censored["steps"], "^", ms=5, color=colour, mfc="none")
+        name = value if isinstance(value, str) else f"{value} tokens" if by == "tokens" else f"{by} = {value:g}"
+        apart = 1.02 ** (rows["seed"] - 0.5) if x == "pairs" else 1  # runs that took as long are all seen
+        plot_runs(ax, rows[x] * apart, rows, colour, name, ms=4, alpha=0.8)
         if law is not None:
             line = rows.drop_duplicates(x)
             ax.plot(line[x], law.predict(line), "-", lw=1.2, color=colour)
-    plateau_axes(ax, xlabel, sorted(table[x].unique()))
-    ax.set_ylabel("plateau (steps to test loss 0.1)")
+    explain_triangles(ax, table)
+    plateau_axes(ax, LABELS.get(x, x), sorted(table[x].unique()), y)
 
 
-def law_text(law: PowerLaw | None, names: dict[str, str]) -> str:
-    """The law as a line of a panel's note."""
+def law_text(law: PowerLaw | None, names: Mapping[str, str] = MappingProxyType({"T/B": "(T/B)"})) -> str:
+    """The law as a line of a panel's note; `names` are those of terms that are written otherwise there."""
     if law is None:
         return "too few runs for a law"
-    factors = " ".join(f"${names[term]}^{{{x:.2f}}}$" for term, x in law.exponents.items())
+    factors = " ".join(f"${names.get(term, term)}^{{{x:.2f}}}$" for term, x in law.exponents.items())
     return f"{law.constant:.2f} {factors}, R² = {law.r2:.3f}"
+
+
+def exponent_text(law: PowerLaw, term: str) -> str:
+    """`1.29 (1.20 to 1.38)`: an exponent with its 95% interval."""
+    low, high = law.intervals[term]
+    return f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})"
 
 
 def of_paper_sizes(part: pd.DataFrame) -> pd.DataFrame:
@@ -85,39 +123,22 @@ def of_paper_sizes(part: pd.DataFrame) -> pd.DataFrame:
     return large if large["d"].nunique() > 2 else part
 
 
-def law_panel(
-    ax: Axes, part: pd.DataFrame, title: str, paper: tuple[float, dict[str, float]], ylim: tuple[float, float]
-) -> None:
-    """One panel of Figures 14 and 15: plateau against d for several T, our law d^x T^y beside the paper's."""
-    ax.set_title(title)
-    if part.empty:
-        return
-    law = fit_or_none(of_paper_sizes(part), "d + T")
-    plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
-    ax.set_ylim(*ylim)
-    ax.legend(loc="lower right", fontsize=7.5)
-    constant, exponents = paper
-    theirs = f"{constant:.2f} $d^{{{exponents['d']:.2f}}} T^{{{exponents['T']:.2f}}}$"
-    note(ax, f"ours:  {law_text(law, {'d': 'd', 'T': 'T'})}\npaper: {theirs}")
-
-
 def law_claims(
     law: PowerLaw | None, paper: dict[str, float], *, where: str = "", r2: float | None = None
 ) -> list[Claim]:
     """Exponents with their 95% intervals beside the paper's. One agrees when the paper's lies inside ours, and ours is
     narrow enough to tell: the less is known, the more would agree otherwise."""
     if law is None:
-        return [Claim(f"law{where}", "too few runs yet", None, None)]
+        return [Claim(f"law{where}", "too few runs yet")]
     claims = []
     for term, expected in paper.items():
         low, high = law.intervals[term]
-        ours = f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})"
         inside, wide = bool(low <= expected <= high), high - low > 2 * NARROW
         agrees = None if inside and wide else inside
         note = "too wide to tell" if agrees is None else ""
-        claims.append(Claim(f"exponent of {term}{where}", ours, f"{expected:.2f}", agrees, note))
+        claims.append(Claim(f"exponent of {term}{where}", exponent_text(law, term), f"{expected:.2f}", agrees, note))
     claims.append(Claim(f"R²{where}", law.r2, r2, None if r2 is None else bool(law.r2 >= r2 - 0.025)))
-    claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored", None, None))
+    claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored"))
     return claims
 
 
@@ -159,7 +180,7 @@ def local_exponents(table: pd.DataFrame, x: str, sizes: Sequence[str] = ("T", "d
         if len(slope):
             steps.append(f"{slope.mean():.2f} from {a:g} to {b:g}")
     text = ", ".join(steps) or "too few runs yet"
-    return Claim(f"exponent of {x} between neighbouring sizes{where}", text, None, None)
+    return Claim(f"exponent of {x} between neighbouring sizes{where}", text)
 
 
 def spread(table: pd.DataFrame, by: Sequence[str]) -> float:

@@ -1,27 +1,27 @@
 """Recall with repetition: runs by profile, their accuracy on clean and on training-like data, what it did to them.
 
-Repetition invites a shortcut: with B copies of the query its value is often the most frequent one of the context, and
-with p two tokens are nearly all that is asked for. A run that takes it does well on data like its own and badly on
-clean data. That is no harm while runs without repetition have learnt nothing either, so a run *overfits* here if it
-does so at the step at which they have: when they are at 50% on clean data. It *comes back late* if it gets to 50%
-after that.
+Repetition offers a shortcut: with B copies of the query its value is often the most frequent one of the context, and
+with p nearly all queries are one of two tokens. A run that takes the shortcut does well on data like its own and badly
+on clean data. A run *overfits* here if it does so when runs without repetition are at 50% on clean data; before that
+step they have learnt nothing either. It *comes back late* if it gets to 50% on clean data after it.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, crossed, step_list, with_crossings
+from unstuck.curve import CLEAN_ACCURACY, EVALUATED, LIKE_ACCURACY, STEP
 from unstuck.papers.figure import Claim, Profile
-from unstuck.papers.lab import TieredRun, curves, grid
-from unstuck.papers.style import BLACK, BLUE, RED, legend_outside, panels, shades
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.style import BLACK, BLUE, RED, shades
+
+from ._recall import SMALL, UNTIL_90, crossed, step_list
 
 LEVELS = {5: "few", 50: "half", 90: "most"}  # per cent on clean data that steps are counted to
 GAP = 0.3  # by so much training-like accuracy exceeds clean accuracy in a run that overfits
@@ -46,14 +46,10 @@ def repetition_runs(profile: Profile, key: str) -> list[TieredRun]:
     return runs
 
 
-def repetition_data(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+def repetition_data(done: Finished) -> pd.DataFrame:
     """Accuracy over training on clean and on training-like data, with each run's crossings on clean data."""
-    table = curves(runs, store)
-    if table.empty:
-        return table
-    columns = ["run_id", "tokens", "pairs", "B", "p", "layer_norm", "seed"]
-    columns += ["step", "evaluated", "clean_accuracy", "like_accuracy"]
-    return with_crossings(table[columns], runs, store)
+    sizes = ["tokens", "pairs", "B", "p", "layer_norm", "seed"]
+    return done.with_crossings(*sizes, STEP, EVALUATED, CLEAN_ACCURACY, LIKE_ACCURACY)
 
 
 # -- pictures
@@ -83,51 +79,25 @@ def named(key: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{key} = {value:g}"
 
 
-def repetition_figure(table: pd.DataFrame, key: str) -> Figure:
-    """Figure 5: accuracy on clean data."""
-    picture, (ax,) = panels(width=5.6, height=3.7)
-    plot_accuracy(ax, table, key, "clean_accuracy")
-    ax.set_ylabel("accuracy on clean data")
-    ax.set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
-    legend_outside(picture, ax)
-    return picture
-
-
 # -- claims
 
 
 def outcomes(table: pd.DataFrame, key: str, none: Any) -> pd.DataFrame:
     """A row for each run: `few`, `half` and `most`, its steps to 5%, 50% and 90% on clean data (infinite: never);
     `last`, its last step; by how much training-like accuracy exceeds clean accuracy when runs without repetition are at
-    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs there is
-    no telling (NaN, false). `there`: have all of those got to 50%? Else it is their last step that is looked at."""
+    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs these are
+    NaN and false. `there` says whether all of those got to 50%; where one did not, its last step is used."""
     base = [(crossed(run, 0.5), run["step"].max()) for _, run in table[table[key] == none].groupby("run_id")]
     when = max((min(half, last) for half, last in base), default=np.nan)
     there = all(np.isfinite(half) for half, _ in base)
     rows = []
     for (_, value), run in table.groupby(["run_id", key], sort=False):
-        half, last = crossed(run, 0.5), float(run["step"].max())
-        gap = _gap(run, when)
+        steps = {name: crossed(run, level / 100) for level, name in LEVELS.items()}
+        last, gap = float(run[STEP].max()), _gap(run, when)
         overfits = value != none and gap >= GAP
-        found = {
-            "few": crossed(run, 0.05),
-            "half": half,
-            "most": crossed(run, 0.9),
-            "last": last,
-            "when": when,
-            "gap": gap,
-            "end": _gap(run, last),
-            "overfits": overfits,
-        }
-        rows.append(
-            {
-                key: value,
-                "seed": run["seed"].iloc[0],
-                **found,
-                "there": there,
-                "late": overfits and when < half < np.inf,
-            }
-        )
+        late = overfits and when < steps["half"] < np.inf
+        row = {key: value, "seed": run["seed"].iloc[0], **steps, "last": last, "when": when, "there": there}
+        rows.append(row | {"gap": gap, "end": _gap(run, last), "overfits": overfits, "late": late})
     return pd.DataFrame(rows)
 
 
@@ -138,7 +108,7 @@ def _gap(run: pd.DataFrame, step: float) -> float:
     if not np.isfinite(step):
         return np.nan
     near = run.loc[(run["step"] - step).abs().nsmallest(NEAR).index]
-    return float(np.average(near["like_accuracy"] - near["clean_accuracy"], weights=near["evaluated"]))
+    return float(np.average(near[LIKE_ACCURACY] - near[CLEAN_ACCURACY], weights=near[EVALUATED]))
 
 
 def repetition_claims(table: pd.DataFrame, key: str, none: Any, factor: float) -> list[Claim]:
@@ -151,12 +121,10 @@ def repetition_claims(table: pd.DataFrame, key: str, none: Any, factor: float) -
             continue
         steps = {v: step_list(list(rows[column]), list(rows["last"])) for v, rows in runs.groupby(key)}
         text = "; ".join(f"{named(key, v)}: {listed}" for v, listed in steps.items())
-        claims.append(Claim(f"steps to {level}% on clean data, seeds in order", text, None, None))
+        claims.append(Claim(f"steps to {level}% on clean data, seeds in order", text))
     base, others = runs[runs[key] == none], runs[runs[key] != none]
     if len(base) and len(others):
-        widest = Claim(
-            "training-like over clean accuracy, where most, seeds in order", _widest(table, key, none), None, None
-        )
+        widest = Claim("training-like over clean accuracy, where most, seeds in order", _widest(table, key, none))
         early = [_early_speed_up(others, base, key, factor, table)] if "crossing_0.05" in table else []
         return [*claims, _speed_up(others, base, key, factor), *early, *overfit_claims(runs, key), widest]
     return claims
@@ -167,7 +135,7 @@ def _widest(table: pd.DataFrame, key: str, none: Any) -> str:
     it was left before others knew anything."""
     found: dict[Any, list[str]] = {}
     for (value, *_), run in table[table[key] != none].groupby([key, "seed", "run_id"]):
-        gap = (run["like_accuracy"] - run["clean_accuracy"]).rolling(NEAR, center=True, min_periods=1).mean()
+        gap = (run[LIKE_ACCURACY] - run[CLEAN_ACCURACY]).rolling(NEAR, center=True, min_periods=1).mean()
         found.setdefault(value, []).append(f"{gap.max():.2f} at step {run['step'][gap.idxmax()]:.0f}")
     return "; ".join(f"{named(key, value)}: {', '.join(gaps)}" for value, gaps in found.items())
 
@@ -240,17 +208,17 @@ def overfit_claims(runs: pd.DataFrame, key: str) -> list[Claim]:
 
 
 def _mostly(share: float) -> bool | None:
-    """Of seeds that do: no if none does; from some of them there is no telling."""
+    """Whether most seeds do: unknown (None) if some do, but not most."""
     return True if share > 0.5 else False if share == 0 else None
 
 
 def _seeds(runs: pd.DataFrame, key: str, column: str, gaps: Sequence[str]) -> str:
-    """`B = 4 (2 of 2 seeds: gap 0.81, at its end 0.02)`, for every repetition of which a seed does."""
+    """`B = 4 (2 of 2 seeds: gap 0.81, at its end 0.02)`, for each repetition with such a seed."""
     words = {"gap": "gap", "end": "at its end"}
     parts = []
     for value, rows in runs.groupby(key):
         mine = rows[rows[column]]
         if len(mine):
-            told = ", ".join(f"{words[g]} {mine[g].mean():.2f}" for g in gaps)
-            parts.append(f"{named(key, value)} ({len(mine)} of {len(rows)} seeds{': ' if told else ''}{told})")
+            shown = ", ".join(f"{words[g]} {mine[g].mean():.2f}" for g in gaps)
+            parts.append(f"{named(key, value)} ({len(mine)} of {len(rows)} seeds{': ' if shown else ''}{shown})")
     return ", ".join(parts)

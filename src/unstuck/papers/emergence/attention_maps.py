@@ -1,38 +1,35 @@
-"""attention-maps: where the copying and the selecting head look, before and after the jump.
+"""attention-maps: attention of the copying and the selecting head, before and after the jump.
 
 Not in the paper. One sequence of the recall run of Figure 17 at three steps, its tokens on the axes, the value that is
 asked for in colour.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import Curve
-from unstuck.papers.emergence._recall import first_step
-from unstuck.papers.emergence.fig17 import runs as attention_run
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves
+from unstuck.curve import CLEAN_ACCURACY, Curve
+from unstuck.papers.figure import Claim
+from unstuck.papers.finished import Finished
 from unstuck.probes.circuit import ROLES
 from unstuck.probes.maps import draw_attention
 from unstuck.store.store import Store
 
+from . import fig17
+from ._recall import first_step
 
-def runs(profile: Profile) -> list[TieredRun]:
-    return attention_run(profile)
+runs = fig17.runs
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+def data(done: Finished) -> pd.DataFrame:
     """The maps of the strongest copying and the strongest selecting head: at the start, before 50%, and at the end."""
-    (run,) = runs(profile)
-    curve, maps = curves([run], store), Store(store).run(run.spec.run_id).maps()
+    (run,) = done.runs
+    curve, maps = done.curves, Store(done.store).run(run.spec.run_id).maps()
     if curve.empty or maps is None:
         return pd.DataFrame()
     heads = {role: Curve.of(curve).best_head(measure) for role, measure in ROLES.items()}
     kept = np.sort(maps["step"].unique())
-    before = kept[kept < first_step(curve, "clean_accuracy", 0.5)]
+    before = kept[kept < first_step(curve, CLEAN_ACCURACY, 0.5)]
     steps = sorted({int(kept[0]), int(before[-1]), int(kept[-1])})
     parts = []
     for role, (layer, head) in heads.items():
@@ -50,4 +47,4 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     last = table[(table["step"] == table["step"].max())]
     selects = last[(last["role"] == "selects") & (last["row"] == last["row"].max()) & last["relevant"]]
     share = float(selects["weight"].sum())
-    return [Claim("attention from the query to the value that is asked for, at the end", share, None, None)]
+    return [Claim("attention from the query to the value that is asked for, at the end", share)]

@@ -5,13 +5,14 @@ B.2. Loss curves for several p: on data like the training data (left), and on cl
 
 import math
 import statistics
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.curve import CLEAN_LOSS, LIKE_LOSS, STEP, TRAIN_LOSS
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.theory.crossing import log_crossing
 
@@ -27,17 +28,17 @@ def runs(profile: Profile) -> list[TieredRun]:
     return grid("regression", 1, [0], {**sizes, "train.after": budget}, task__p=p)
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curves(runs(profile), store)
-    return table if table.empty else table[["T", "d", "p", "seed", "step", "train_loss", "like_loss", "clean_loss"]]
+def data(done: Finished) -> pd.DataFrame:
+    columns = ["T", "d", "p", "seed", STEP, TRAIN_LOSS, LIKE_LOSS, CLEAN_LOSS]
+    return done.curves if done.curves.empty else done.curves[columns]
 
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.4)
     for p, colour in shades(sorted(table["p"].unique())).items():
         curve = table[table["p"] == p]
-        left.plot(curve["step"], curve["like_loss"], color=colour, label=f"p = {p:g}")
-        right.plot(curve["step"], curve["clean_loss"], color=colour)
+        left.plot(curve["step"], curve[LIKE_LOSS], color=colour, label=f"p = {p:g}")
+        right.plot(curve["step"], curve[CLEAN_LOSS], color=colour)
     for ax, title in ((left, "with repetition, like the training data"), (right, "clean data")):
         ax.set(xlabel="step", ylabel="test loss", ylim=(0, 0.75), title=title)
     legend_outside(picture, left)
@@ -47,7 +48,7 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     steps, last = {}, {}
     for p, curve in table.groupby("p"):
-        steps[p] = log_crossing(curve["step"][1:], curve["clean_loss"][1:], 0.4) or math.inf
+        steps[p] = log_crossing(curve["step"][1:], curve[CLEAN_LOSS][1:], 0.4) or math.inf
         last[p] = float(curve["step"].max())
     text = ", ".join(f"p = {p:g}: " + (f"{c:.0f}" if c < math.inf else f">{last[p]:.0f}") for p, c in steps.items())
     base = min(steps[0.0], last[0.0]) if 0.0 in steps else None

@@ -5,28 +5,30 @@ value is often the most frequent one of the context: dotted, what counting alone
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import first_step, step_list
-from unstuck.papers.emergence._repetition import plot_accuracy, repetition_data, repetition_runs
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.curve import LIKE_ACCURACY
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 from unstuck.tasks.recall import Recall
 from unstuck.training.seeds import stream
 
+from ._recall import first_step, step_list
+from ._regression import each_once
+from ._repetition import plot_accuracy, repetition_data, repetition_runs
+
 
 def runs(profile: Profile) -> list[TieredRun]:
-    both = {run.spec.run_id: run for key in ("B", "p") for run in repetition_runs(profile, key)}
-    return list(both.values())
+    return each_once(run for key in ("B", "p") for run in repetition_runs(profile, key))
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return repetition_data(runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    return repetition_data(done)
 
 
 def _part(table: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -54,7 +56,7 @@ def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.6)
     for ax, key, title in ((axes[0], "B", "in-context repetition"), (axes[1], "p", "cross-sample repetition")):
         part = _part(table, key)
-        plot_accuracy(ax, part, key, "like_accuracy")
+        plot_accuracy(ax, part, key, LIKE_ACCURACY)
         if key == "B":
             for value, colour in shades(sorted(part["B"].unique())).items():
                 ax.axhline(_counting(part, value), color=colour, lw=0.9, ls=":")
@@ -87,7 +89,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         what += f" (without {', '.join(left_out)}, where counting leaves no room)"
     claims.append(_faster(part[part["B"].isin(list(levels))], "B", 1.0, what, levels))
     text = ", ".join(f"B = {value:g}: {share:.2f}" for value, share in shares.items())
-    return [*claims, Claim("accuracy of the most frequent value, without recall", text, None, None)]
+    return [*claims, Claim("accuracy of the most frequent value, without recall", text)]
 
 
 def _shortcut(part: pd.DataFrame, key: str, level: float) -> str:
@@ -104,7 +106,7 @@ def _faster(part: pd.DataFrame, key: str, none: float, what: str, levels: dict[f
     steps, lasts = {}, {}
     for value, rows in part.groupby(key):
         runs = [run for _, run in rows.groupby(["seed", "run_id"])]
-        steps[value] = [first_step(run, "like_accuracy", levels[value]) for run in runs]
+        steps[value] = [first_step(run, LIKE_ACCURACY, levels[value]) for run in runs]
         lasts[value] = [float(run["step"].max()) for run in runs]
     text = "; ".join(f"{key} = {value:g}: {step_list(found, lasts[value])}" for value, found in steps.items())
     slowest = [max(found) for value, found in steps.items() if value != none]
@@ -126,6 +128,6 @@ def _faster(part: pd.DataFrame, key: str, none: float, what: str, levels: dict[f
 
 
 def _row(part: pd.DataFrame, step: float) -> float:
-    """The distance between rows of a curve near a step: what cannot be told apart there."""
+    """The distance between rows of a curve near a step: the resolution of steps there."""
     each = part.groupby("run_id")["step"].apply(lambda s: np.diff(np.sort(s[s <= step]))[-1:].max(initial=0))
     return float(each.max())

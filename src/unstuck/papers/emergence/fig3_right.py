@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._regression import plot_plateaus
-from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, each_rate, grid, shortest_mean
 from unstuck.papers.style import legend_outside, panels
+
+from ._regression import plot_plateaus
 
 RATES = [1e-4, 3e-4]
 
@@ -26,21 +27,25 @@ def runs(profile: Profile) -> list[TieredRun]:
     return each_rate(grid("regression", 1, seeds, fixed, task__p=p, task__d=d), RATES)
 
 
+@once
+def best_rates(table: pd.DataFrame) -> pd.DataFrame:
+    return shortest_mean(table, ["p", "d"])
+
+
 def draw(table: pd.DataFrame) -> Figure:
-    best = shortest_mean(table, ["p", "d"])
+    best = best_rates(table)
     picture, (ax,) = panels(width=5.6, height=4.0)
-    plot_plateaus(ax, best, x="d", by="p", law=None, xlabel="dimension d", label="p")
+    plot_plateaus(ax, best, "d", "p", y="plateau (steps to clean test loss 0.4)")
     for _, rows in best.groupby("p"):
         means = rows.groupby("d")["plateau_steps"].mean()
         ax.plot(means.index, means, "-", lw=1, color="#999999", zorder=0)
-    ax.set_ylabel("plateau (steps to clean test loss 0.4)")
     ax.set_title(f"Transformer, cross-sample repetition, T = {best['T'].iloc[0]}")
     legend_outside(picture, ax)
     return picture
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    best = shortest_mean(table, ["p", "d"])
+    best = best_rates(table)
     # A cell in which a seed did not emerge has no mean.
     steps = best["plateau_steps"].where(best["status"] == "emerged", np.inf)
     means = best.assign(plateau_steps=steps).pivot_table("plateau_steps", "d", "p").replace(np.inf, np.nan)

@@ -4,17 +4,18 @@ Section 3.2. Accuracy and loss on clean data for several numbers of pairs and on
 second seed is that of Figure 4 right, which ends at 50%.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, UNTIL_90, crossed, first_step, step_list, with_crossings
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, grid
+from unstuck.curve import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, STEP
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import legend_outside, panels, shades
+
+from ._recall import SMALL, UNTIL_50, UNTIL_90, crossed, first_step, step_list
 
 
 def runs(profile: Profile) -> list[TieredRun]:
@@ -29,10 +30,9 @@ def runs(profile: Profile) -> list[TieredRun]:
     return runs
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curves(runs(profile), store)
-    columns = ["run_id", "tokens", "pairs", "layer_norm", "seed", "step", "evaluated", "clean_loss", "clean_accuracy"]
-    return table if table.empty else with_crossings(table[columns], runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    sizes = ["tokens", "pairs", "layer_norm", "seed"]
+    return done.with_crossings(*sizes, STEP, EVALUATED, CLEAN_LOSS, CLEAN_ACCURACY)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -40,8 +40,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for pairs, colour in shades(sorted(table["pairs"].unique())).items():
         for i, (_, curve) in enumerate(table[table["pairs"] == pairs].groupby("seed")):
             label = f"{pairs} pairs" if i == 0 else None
-            left.plot(curve["step"], curve["clean_accuracy"], color=colour, lw=1.2, label=label)
-            right.plot(curve["step"], curve["clean_loss"], color=colour, lw=1.2)
+            left.plot(curve["step"], curve[CLEAN_ACCURACY], color=colour, lw=1.2, label=label)
+            right.plot(curve["step"], curve[CLEAN_LOSS], color=colour, lw=1.2)
     left.set(xlabel="step", ylabel="test accuracy", ylim=(0, 1.02))
     right.set(xlabel="step", ylabel="test loss (cross-entropy)", ylim=(0, None))
     for ax in (left, right):
@@ -57,7 +57,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for pairs, rows in table.groupby("pairs"):
         steps, lasts = [], []
         for seed, curve in rows.groupby("seed"):
-            at_half, high = crossed(curve, 0.5), first_step(curve, "clean_accuracy", 0.8)
+            at_half, high = crossed(curve, 0.5), first_step(curve, CLEAN_ACCURACY, 0.8)
             half.setdefault(int(str(seed)), []).append(at_half)
             steps.append(at_half)
             lasts.append(float(curve["step"].max()))

@@ -6,35 +6,24 @@ context scores 1/pairs, more than 5% on grids as small as these, so our law is t
 such the one with the shortest mean plateau, if with all, else the one that won the most races.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import (
-    FORMULA,
-    NAMES,
-    both_laws,
-    fastest,
-    law_runs,
-    layers_claim,
-    plot_plateaus,
-    with_layers,
-)
-from unstuck.papers.emergence._regression import fit_or_none, law_text
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished
+from unstuck.papers.figure import Claim
+from unstuck.papers.finished import Finished
 from unstuck.papers.style import legend_outside, note, panels
+
+from ._recall import NAMES, both_laws, fastest, law_runs, laws, layers_claim, with_layers
+from ._regression import law_text, plot_plateaus
 
 IN_PARTS = True  # a run that has not come to its end says nothing, but the others do
 
 
-def runs(profile: Profile) -> list[TieredRun]:
-    return law_runs(profile)
+runs = law_runs
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return with_layers(finished(runs(profile), store), store)
+def data(done: Finished) -> pd.DataFrame:
+    return with_layers(done.results, done.store)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -46,10 +35,9 @@ def draw(table: pd.DataFrame) -> Figure:
             note(ax, "chance is above this")
             ax.set(xticks=[], yticks=[])
             continue
-        law = fit_or_none(part, FORMULA)
-        plot_plateaus(ax, part, law)
+        law = laws(table)[threshold]
+        plot_plateaus(ax, part, "pairs", "tokens", law, y="steps")
         ax.set_ylim(top=ax.get_ylim()[1] * 5)
-        ax.set_ylabel("steps")
         paper = r"0.55 $\mathrm{tokens}^{0.79}$ $\mathrm{pairs}^{2.25}$ (to 5%)"
         note(ax, f"ours:  {law_text(law, NAMES)}\npaper: {paper}")
     legend_outside(picture, axes[0])

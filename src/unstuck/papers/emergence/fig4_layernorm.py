@@ -4,16 +4,17 @@ Table 1 of the paper says that there is none, Section 3.2 that there is. Four si
 the paper's own law for the steps to 5% beside them.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, paper_law, with_layers
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished, grid
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, log_steps, panels
+
+from ._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, paper_law, with_layers
+from ._regression import explain_triangles, plot_runs
 
 IN_PARTS = True  # runs are compared one by one, with and without
 NORMS = {"without": False, "with": True}
@@ -29,8 +30,8 @@ def runs(profile: Profile) -> list[TieredRun]:
     return grid("recall", 2, seeds, fixed, task__tokens=tokens, task__pairs=pairs, model__layer_norm=[False, True])
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return with_layers(finished(runs(profile), store), store)
+def data(done: Finished) -> pd.DataFrame:
+    return with_layers(done.results, done.store)
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -42,11 +43,8 @@ def draw(table: pd.DataFrame) -> Figure:
             rows = part[part["layer_norm"] == norm]
             places = zip(rows["tokens"], rows["pairs"], rows["seed"], strict=True)  # seeds a little apart
             x = [cells.index((t, p)) + (0.1 if norm else -0.16) + 0.06 * seed for t, p, seed in places]
-            emerged = (rows["status"] == "emerged").to_numpy()
-            ax.plot(np.array(x)[emerged], rows["plateau_steps"][emerged], "o", ms=5, color=colour, label=label)
-            ax.plot(np.array(x)[~emerged], rows["steps"][~emerged], "^", ms=6, mfc="none", color=colour)
-        if (part["status"] == "censored").any():
-            ax.plot([], [], "^", ms=6, mfc="none", color=PAPER_GREY, label="not by its last step")
+            plot_runs(ax, x, rows, colour, label)
+        explain_triangles(ax, part)
         if threshold == 0.05:
             ax.plot(
                 range(len(cells)), [paper_law(*c) for c in cells], "_", ms=24, color=PAPER_GREY, label="paper's law"
@@ -63,12 +61,12 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     emerged = table.groupby("layer_norm")["status"].agg(lambda s: f"{(s == 'emerged').sum()} of {len(s)}")
     text = ", ".join(f"{count} {'with' if norm else 'without'}" for norm, count in emerged.items())
-    claims = [Claim("runs that got to 50%", text, None, None)]
+    claims = [Claim("runs that got to 50%", text)]
     for threshold in (0.5, 0.05):
         both = _side_by_side(crossing(table, threshold))
         if len(both):
             what = f"steps to {threshold:.0%} with layer norm over without"
-            claims.append(Claim(what, _ratio(both), None, None, guessed(table) if threshold == 0.05 else ""))
+            claims.append(Claim(what, _ratio(both), note=guessed(table) if threshold == 0.05 else ""))
     for name, norm in NORMS.items():
         claims += layers_claim(table[table["layer_norm"] == norm], f", {name} layer norm")
     return [*claims, *_beside_paper(crossing(table, 0.05), guessed(table))]

@@ -4,23 +4,18 @@ Section 3.2 says that runs with too much repetition first overfit, and generalis
 times as long, tested on clean data and on data like their training data; of B = 4 the seed that had not got there.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, first_step, step_list
-from unstuck.papers.emergence._repetition import (
-    outcomes,
-    overfit_claims,
-    plot_accuracy,
-    repetition_data,
-    repetition_runs,
-)
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.curve import CLEAN_ACCURACY, LIKE_ACCURACY, REPETITION, STEP
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid
 from unstuck.papers.style import BLACK, panels
+
+from ._recall import SMALL, UNTIL_90, first_step, step_list
+from ._repetition import outcomes, overfit_claims, plot_accuracy, repetition_data, repetition_runs
 
 NONE = "no repetition"
 
@@ -38,34 +33,32 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [none._replace(tier=3), *long]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = repetition_data(runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    table = repetition_data(done)
     if table.empty:
         return table
     names = np.where(table["p"] == 0, "B = " + table["B"].map("{:g}".format), "p = " + table["p"].map("{:g}".format))
-    return table.assign(repetition=np.where((table["p"] == 0) & (table["B"] == 1), NONE, names))
+    return table.assign(**{REPETITION: np.where((table["p"] == 0) & (table["B"] == 1), NONE, names)})
 
 
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.6)
-    for ax, column, title in zip(
-        axes, ("clean_accuracy", "like_accuracy"), ("clean data", "training-like data"), strict=True
-    ):
-        plot_accuracy(ax, table, "repetition", column)
-        ax.set_ylabel(f"accuracy on {title}")
-        ends = table[table["repetition"] == NONE]
+    for ax, column, title in zip(axes, (CLEAN_ACCURACY, LIKE_ACCURACY), ("clean", "training-like"), strict=True):
+        plot_accuracy(ax, table, REPETITION, column)
+        ax.set_ylabel(f"accuracy on {title} data")
+        ends = table[table[REPETITION] == NONE]
         if len(ends):  # it was not trained any further
-            ax.plot(ends["step"].max(), ends.sort_values("step")[column].iloc[-1], "|", ms=12, color=BLACK)
+            ax.plot(ends[STEP].max(), ends.sort_values(STEP)[column].iloc[-1], "|", ms=12, color=BLACK)
     axes[1].legend(loc="lower right")
     return picture
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     parts = []
-    for name, run in table.groupby("repetition"):
-        like, clean = (first_step(run, f"{kind}_accuracy", 0.9) for kind in ("like", "clean"))
-        last = float(run["step"].max())
-        end = run.loc[run["step"] >= 0.9 * last, "clean_accuracy"].mean()
+    for name, run in table.groupby(REPETITION):
+        like, clean = (first_step(run, column, 0.9) for column in (LIKE_ACCURACY, CLEAN_ACCURACY))
+        last = float(run[STEP].max())
+        end = run.loc[run[STEP] >= 0.9 * last, CLEAN_ACCURACY].mean()
         parts.append(f"{name}: {step_list([like], last)} and {step_list([clean], last)}, {end:.2f} at the end")
-    steps = Claim("steps to 90% on training-like and on clean data", "; ".join(parts), None, None)
-    return [steps, *overfit_claims(outcomes(table, "repetition", NONE), "repetition")]
+    steps = Claim("steps to 90% on training-like and on clean data", "; ".join(parts))
+    return [steps, *overfit_claims(outcomes(table, REPETITION, NONE), REPETITION)]

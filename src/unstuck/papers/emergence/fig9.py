@@ -106,8 +106,6 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "the same from W = 0",
             f"{zero.min():.0f} to {zero.max():.0f} steps, {zero.mean() / theory - 1:+.1%}",
-            None,
-            None,
-            "the same batches without W's random start",
+            note="the same batches without W's random start",
         ),
     ]

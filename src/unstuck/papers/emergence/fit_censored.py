@@ -1,4 +1,4 @@
-"""fit-censored: laws from runs of which some did not emerge.
+"""fit-censored: laws from sweeps in which some runs did not emerge.
 
 Not in the paper. Simulated sweeps with a known law, log-normal scatter over sizes and seeds, and a budget that a third
 of the runs exceed: exponents and 90% intervals by likelihood, with those runs as censored, and by least squares
@@ -134,5 +134,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             met = parts["cover"].between(*AIM).all() and parts["bias"].abs().max() < BIAS
             aim = f"bias below {BIAS:.0%}, coverage from {AIM[0]:.0%} to {AIM[1]:.0%}"
             note = f"the aim for exponents, {aim}, is {'met' if met else 'not met'}"
-        claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, None, None, note))
+        claims.append(Claim(f"{runs} runs, {seeds} a size, {used}", text, note=note))
     return claims

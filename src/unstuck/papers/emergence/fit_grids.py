@@ -16,8 +16,9 @@ from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, panels
 from unstuck.theory.setting import Kind
 
-from ._grids import POWERS_OF_TWO_D, plateau_table
-from .fig2_right import EXACT, TIED
+from .flow_laws import EXACT, TIED, plateau_table
+from .flow_laws import D as _D
+from .flow_laws import T as _T
 
 
 class Grid(NamedTuple):
@@ -31,8 +32,7 @@ class Grid(NamedTuple):
     kind: Kind = "reduced"
 
 
-_D, _T, _B = POWERS_OF_TWO_D, [2**i for i in range(6, 13)], [1, 2, 4, 8, 16, 32]
-_P = [0.0, 0.05, 0.1, 0.2, 0.3]
+_B, _P = [1, 2, 4, 8, 16, 32], [0.0, 0.05, 0.1, 0.2, 0.3]
 GRIDS = [
     Grid("1c", "T 64..4096, d 16..512", "T + d", _T, _D),
     Grid("1c", "T 64..512, d 16..512", "T + d", _T[:4], _D),
@@ -103,4 +103,4 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         "Figure 2 left, exponent of B, exact flow": exact,
         "Figure 2 right, tied exponent over grids": table["figure"] == "2 right",
     }
-    return [Claim(quantity, moves(table[rows]), None, None) for quantity, rows in parts.items()]
+    return [Claim(quantity, moves(table[rows])) for quantity, rows in parts.items()]

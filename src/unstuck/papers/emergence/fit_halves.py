@@ -5,7 +5,6 @@ sizes: fitted on the small half, tested on the large half. And laws side by side
 """
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,12 @@ from matplotlib.figure import Figure
 
 from unstuck.errors import BadInput
 from unstuck.laws import compare_laws, fit_power_law
-from unstuck.papers.emergence._regression import left_runs, middle_runs
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, finished
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLUE, ORANGE, panels
+
+from ._regression import each_once, left_runs, middle_runs
 
 FORMULA, LEVEL = "d + T/B", 0.9
 #: The law as the paper has it, and beginning some steps after the start; and the ends of the names of their columns.
@@ -27,16 +28,15 @@ OTHERS = ["d + T*log(T)/B", "d + T + B", "d", "T/B", "sqrt(d)*T*log(sqrt(d)*T/B)
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    both = {run.spec.run_id: run for run in (*left_runs(profile), *middle_runs(profile))}
+    both = each_once([*left_runs(profile), *middle_runs(profile)])
     if profile == "quick":  # whose one seed would leave three runs a half
-        more = [run._replace(spec=replace(run.spec, seed=1)) for run in both.values()]
-        return [*both.values(), *more]
-    return list(both.values())
+        return [*both, *(run._replace(spec=replace(run.spec, seed=1)) for run in both)]
+    return both
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
+def data(done: Finished) -> pd.DataFrame:
     """Every run with what the law of the small half says of it."""
-    table = finished(runs(profile), store)
+    table = done.results
     if len(table) < 8:
         return pd.DataFrame()
     size = fit_power_law(table, FORMULA).predict(table)
@@ -72,8 +72,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         inside = large["plateau_steps"].between(low, high).mean()
         factor = f"{np.exp(error.abs().median()):.2f} (bias {np.expm1(error.median()):+.0%}, {len(large)} runs)"
         which = ", with a fitted offset" if suffix else ""
-        claims.append(Claim(f"median error factor on the large half{which}", factor, None, None))
-        claims.append(Claim(f"coverage of 90% intervals there{which}", f"{inside:.0%}", None, None))
+        claims.append(Claim(f"median error factor on the large half{which}", factor))
+        claims.append(Claim(f"coverage of 90% intervals there{which}", f"{inside:.0%}"))
     return [*claims, *_side_by_side(table)]
 
 
@@ -86,4 +86,4 @@ def _side_by_side(table: pd.DataFrame) -> list[Claim]:
         f"{law}: {above:.0f} ({held:.2f})" for law, above, held in laws.iloc[:, :3].itertuples(index=False)
     )
     about = "laws over all runs: AIC above the best (mean log likelihood of a run whose size was left out)"
-    return [Claim(about, text, None, None)]
+    return [Claim(about, text)]

@@ -16,8 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.papers.emergence import _protocol as protocol
-from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
-from unstuck.papers.figure import Claim, Job, Profile, Progress
+from unstuck.papers.figure import Claim, Job, Profile, Progress, load
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, legend_outside, panels
 from unstuck.store.store import Store
@@ -70,7 +69,8 @@ def plan(profile: Profile) -> list[Job]:
 
 def overlaid(profile: Profile) -> list[TieredRun]:
     """The runs it is about; all of regression and recall that the store has are taken."""
-    return [run for figure in (fig3_left, fig3_middle, fig3_right, fig13, fig4_law) for run in figure.runs(profile)]
+    names = ("fig3-left", "fig3-middle", "fig3-right", "fig13", "fig4-law")
+    return [run for name in names for run in load(name).runs(profile)]  # type: ignore[attr-defined]
 
 
 def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:

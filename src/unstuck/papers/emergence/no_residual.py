@@ -5,27 +5,20 @@ feedforward layers would have to learn. With and without them (`model.skip`): re
 left, where d stands for the vocabulary, and recall of 4 pairs, from PyTorch's and from Xavier's start.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, step_list
-from unstuck.papers.emergence._regression import (
-    cell_ratios,
-    fit_or_none,
-    law_text,
-    local_exponents,
-    plot_plateaus,
-    ratio_text,
-)
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.laws import PowerLaw
+from unstuck.papers.figure import Claim, Profile, once
+from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.style import note, panels
 
+from ._recall import SMALL, UNTIL_50, crossing, step_list
+from ._regression import cell_ratios, exponent_text, fit_or_none, law_text, local_exponents, plot_plateaus, ratio_text
+
 IN_PARTS = True  # runs are compared size by size
-FORMULA, NAMES = "d + T", {"d": "d", "T": "T"}
+ALSO = ["skip", "init"]  # settings of the model in the table
 HYPOTHESIS = "low because of residual connections (hypothesis)"
 SKIPS = {False: "without", True: "with"}
 INITS = ["default", "xavier"]  # of recall: from the first it may not be learnt without residual connections
@@ -45,16 +38,17 @@ def runs(profile: Profile) -> list[TieredRun]:
     ]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return in_parts(runs(profile), store, also=["skip", "init"])
-
-
 def _regression(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The runs of regression with and without residual connections, at the sizes and seeds that both have."""
     part = table[table["d"].notna()]
     sizes = ["T", "d", "seed"]
     both = part[part["skip"]][sizes].merge(part[~part["skip"]][sizes])
     return {name: part[part["skip"] == skip].merge(both, on=sizes) for skip, name in SKIPS.items()}
+
+
+@once
+def _laws(table: pd.DataFrame) -> dict[str, PowerLaw | None]:
+    return {name: fit_or_none(part, "d + T") for name, part in _regression(table).items()}
 
 
 def _recall(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,35 +65,28 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, (name, part) in zip(axes, _regression(table).items(), strict=False):
         ax.set_title(f"regression, {name} residual connections")
         if len(part):
-            law = fit_or_none(part, FORMULA)
-            plot_plateaus(ax, part, x="d", by="T", law=law, xlabel="dimension d", label="T")
+            plot_plateaus(ax, part, "d", "T", _laws(table)[name])
             ax.set_ylim(top=ax.get_ylim()[1] * 3)
-            note(ax, law_text(law, NAMES))
+            note(ax, law_text(_laws(table)[name]))
             ax.legend(loc="lower right", fontsize=7.5)
     part = _recall(table)
     axes[2].set_title("recall, 4 pairs")
     if len(part):
-        plot_plateaus(axes[2], part, x="tokens", by="how", law=None, xlabel="tokens", label="")
-        axes[2].set_ylabel("steps to 50% accuracy")
+        plot_plateaus(axes[2], part, "tokens", "how", y="steps to 50% accuracy")
         axes[2].legend(loc="best", fontsize=7.5)
     return picture
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims, parts = runs_in(table), _regression(table)
-    for term in NAMES:
-        shown = []
-        for name, part in parts.items():
-            law = fit_or_none(part, FORMULA)
-            low, high = law.intervals[term] if law is not None else (np.nan, np.nan)
-            fitted = f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})" if law is not None else "too few runs yet"
-            shown.append(f"{name} {fitted}")
-        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown), None, None))
+    for term in ("d", "T"):
+        shown = [
+            f"{name} {exponent_text(law, term) if law else 'too few runs yet'}" for name, law in _laws(table).items()
+        ]
+        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown)))
     ratio, left_out = cell_ratios(parts["without"], parts["with"])
     if len(ratio):
-        claims.append(
-            Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out), None, None)
-        )
+        claims.append(Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out)))
     return [*claims, *_recall_claims(_recall(table))]
 
 
@@ -112,4 +99,4 @@ def _recall_claims(part: pd.DataFrame) -> list[Claim]:
         shown.append(f"{how}: {step_list(list(steps), list(rows['steps']))} ({sizes} tokens)")
         local = local_exponents(rows, "tokens", ("tokens", "pairs"))
         claims.append(Claim(f"recall: exponent of tokens, {how}", local.ours, HYPOTHESIS, None))
-    return [Claim("recall: steps to 50%", "; ".join(shown), None, None), *claims] if shown else []
+    return [Claim("recall: steps to 50%", "; ".join(shown)), *claims] if shown else []

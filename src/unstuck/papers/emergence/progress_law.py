@@ -2,8 +2,8 @@
 
 Erratum 2, not in the paper. For T >> B the score gap and the weight obey v' = c e^Δa, Δa' = m c e^Δa v, so Δa = m
 v²/2 and the elapsed fraction of the time to blow-up is erf(sqrt(Δa)). Left: every flow on that one curve, and the
-Transformers of Figure 3 left and middle over them, as far as the store has them. Middle: what the law says of the
-plateau's end, read off while it lasts. Right: the closed forms against the simulated plateau.
+Transformers of Figure 3 left and middle over them, as far as the store has them. Middle: the
+end of the plateau that the law predicts while it lasts. Right: the closed forms against the simulated plateau.
 """
 
 from pathlib import Path
@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 
 from unstuck.curve import Curve
 from unstuck.forecast.signals import gain
-from unstuck.papers.emergence._regression import left_runs, middle_runs
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, panels, shades
 from unstuck.theory import Flow, blow_up_time, plateau_estimate
 from unstuck.theory import progress as law
 from unstuck.theory.setting import Kind
+
+from ._regression import each_once, left_runs, middle_runs
 
 T, D, LARGE = [64, 256, 1024, 4096, 16384], [16, 64, 512], 1024  # the law is asymptotic: collapsed from T = LARGE on
 FAMILIES: dict[str, tuple[Kind, int, float, str]] = {
@@ -40,7 +41,7 @@ def plan(profile: Profile) -> list[Job]:
 
 def overlaid(profile: Profile) -> list[TieredRun]:
     """Runs that are drawn over the theory where the store has them; none is trained for it."""
-    return list({run.spec.run_id: run for run in (*left_runs(profile), *middle_runs(profile))}.values())
+    return each_once([*left_runs(profile), *middle_runs(profile)])
 
 
 def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:
@@ -186,9 +187,7 @@ def _claim_of_runs(runs: pd.DataFrame) -> list[Claim]:
         Claim(
             f"the same on {many} Transformers, at {', '.join(f'{part:.0%}' for part in parts)}",
             text,
-            None,
-            None,
-            f"bias {bias}; no parameter fitted",
+            note=f"bias {bias}; no parameter fitted",
         )
     ]
 
@@ -205,19 +204,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     once = big[big["fraction"] == big["fraction"].max()]
     one, three = once["blow_up"] / once["plateau"], once["estimate"] / once["plateau"]
     return [
-        Claim(
-            "error of t / erf(√Δa) at 20%, 50%, 80% of the plateau, T ≥ 1024",
-            f"{at(0.2)}, {at(0.5)}, {at(0.8)}",
-            None,
-            None,
-        ),
+        Claim("error of t / erf(√Δa) at 20%, 50%, 80% of the plateau, T ≥ 1024", f"{at(0.2)}, {at(0.5)}, {at(0.8)}"),
         *_claim_of_runs(runs),
-        Claim("√(π/2)/μ over the plateau, T ≥ 1024", f"{one.min():.3f} to {one.max():.3f}", None, None),
+        Claim("√(π/2)/μ over the plateau, T ≥ 1024", f"{one.min():.3f} to {one.max():.3f}"),
         Claim(
             "the same with drag and finish",
             f"{three.min():.3f} to {three.max():.3f}",
-            None,
-            None,
-            "plateau_estimate, three terms",
+            note="plateau_estimate, three terms",
         ),
     ]

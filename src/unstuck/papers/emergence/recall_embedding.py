@@ -5,18 +5,19 @@ embedding (that of a linear map, which shrinks with the vocabulary, or N(0, 1)),
 (recall-rule), and the learning rate, which the paper tunes.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, crossing, guessed, paper_law
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, each_rate, grid, in_parts, runs_in
+from unstuck.papers.figure import Claim, Profile, once
+from unstuck.papers.lab import TieredRun, each_rate, grid, runs_in
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, RED, legend_outside, log_steps, panels
 
+from ._recall import SMALL, crossing, guessed, paper_law
+from ._regression import explain_triangles, plot_runs
+
 IN_PARTS = True  # runs are compared one by one; what is missing is said
+ALSO = ["embedding"]  # a setting of the model in the table
 OURS, NORMAL, RULE = "linear start", "normal start", "the paper's rule"
 COLOURS = {OURS: BLACK, NORMAL: BLUE, RULE: GREEN, "rate 0.0003": ORANGE, "rate 3e-05": RED}
 EXPLAINS = 0.5  # of the factor, in logarithms: from there on a change explains most of it
@@ -27,10 +28,9 @@ def runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         fixed = {**SMALL, "task.pairs": 4, "train.thresholds": [0.05], "train.max_steps": 300}
         return grid("recall", 1, [0], fixed, task__tokens=[32, 48], model__embedding=["linear", "normal"])
-    tokens, pairs, steps = {
-        "cpu": ([32, 64, 128], [8, 12], 30_000),
-        "paper": ([64, 128, 256], [16, 32, 48], 200_000),
-    }[profile]
+    tokens, pairs, steps = {"cpu": ([32, 64, 128], [8, 12], 30_000), "paper": ([64, 128, 256], [16, 32, 48], 200_000)}[
+        profile
+    ]
     fixed = {"train.thresholds": [0.05], "train.max_steps": steps}
     starts = {"model__embedding": ["normal", "linear"]}
     found = grid("recall", 1, [0, 1], fixed, **starts, task__tokens=tokens, task__pairs=pairs)
@@ -40,10 +40,7 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [*found, *each_rate(rates, [3e-4, 3e-5])]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return in_parts(runs(profile), store, also=["embedding"])
-
-
+@once
 def variants(table: pd.DataFrame) -> pd.DataFrame:
     """Steps to 5% of every run, named by what it has otherwise than ours (`variant`), and over the paper's law
     (`ratio`); a run that did not get there counts with the steps it had."""
@@ -62,9 +59,8 @@ def draw(table: pd.DataFrame) -> Figure:
     picture, (ax,) = panels(width=6.4, height=3.8)
     for i, (name, rows) in enumerate(part.groupby("variant", sort=False)):
         x = np.array([cells.index((p, t)) for t, p in zip(rows["tokens"], rows["pairs"], strict=True)]) + 0.1 * i - 0.2
-        there, colour = (rows["status"] == "emerged").to_numpy(), COLOURS.get(str(name), PAPER_GREY)
-        ax.plot(x[there], rows["ratio"][there], "o", ms=5, color=colour, label=name)
-        ax.plot(x[~there], rows["ratio"][~there], "^", ms=6, mfc="none", color=colour)
+        plot_runs(ax, x, rows, COLOURS.get(str(name), PAPER_GREY), str(name), y="ratio")
+    explain_triangles(ax, part)
     ax.axhline(1, color=PAPER_GREY, lw=1, ls=":")
     ax.set_xticks(range(len(cells)), [f"{t} tokens\n{p} pairs" for p, t in cells])
     ax.set_ylabel("steps to 5% over the paper's law")
@@ -109,8 +105,8 @@ def explanation(part: pd.DataFrame) -> list[Claim]:
         at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} sizes"
         shown.append(f"{name}: {'at most ' if name in late else ''}{shares[name]:.0%} of it ({at})")
     if not shares:
-        return [Claim("what explains the factor", "; ".join(shown), None, None)]
+        return [Claim("what explains the factor", "; ".join(shown))]
     best = max(shares, key=lambda name: shares[name])
     missing = len(shares) < len(COLOURS) - 1
     answer = best if shares[best] >= EXPLAINS else "none of them" + (" so far" if missing else "")
-    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", None, None, "in logarithms")]
+    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="in logarithms")]

@@ -6,18 +6,18 @@ copied and only the selection is left. Does the exponent halve? Beside the same 
 tokens. The input map has 2 tokens + 1 inputs instead of as many as tokens, and so starts smaller by sqrt(2).
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence import recall_pairs
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing
-from unstuck.papers.emergence._regression import fit_or_none, law_text, local_exponents, plot_plateaus
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.laws import PowerLaw
+from unstuck.papers.figure import Claim, Profile, once
+from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.style import legend_outside, note, panels
+
+from . import recall_pairs
+from ._recall import SMALL, UNTIL_50, crossing
+from ._regression import exponent_text, fit_or_none, law_text, local_exponents, plot_plateaus
 
 IN_PARTS = True  # runs are compared size by size
 NAMES = {True: "a pair at one position", False: "key and value apart"}
@@ -38,8 +38,15 @@ def runs(profile: Profile) -> list[TieredRun]:
     ]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return in_parts(runs(profile), store)
+@once
+def _laws(table: pd.DataFrame) -> dict[tuple[float, bool], PowerLaw | None]:
+    """By level, and whether a pair is at one position."""
+    parts = {level: crossing(table, level) for level in UNTIL_50}
+    return {
+        (level, joined): fit_or_none(part[part["joined"] == joined], "pairs")
+        for level, part in parts.items()
+        for joined in NAMES
+    }
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -47,10 +54,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, threshold in zip(axes, UNTIL_50, strict=True):
         part = crossing(table, threshold)
         part = part.assign(how=part["joined"].map(NAMES))
-        plot_plateaus(ax, part, x="pairs", by="how", law=None, xlabel="pairs in the context", label="")
-        laws = {name: fit_or_none(part[part["how"] == name], "pairs") for name in NAMES.values()}
-        note(ax, "\n".join(f"{name}: {law_text(law, {'pairs': 'pairs'})}" for name, law in laws.items()))
-        ax.set(ylabel=f"steps to {threshold:.0%} accuracy")
+        plot_plateaus(ax, part, "pairs", "how", y=f"steps to {threshold:.0%} accuracy")
+        note(ax, "\n".join(f"{name}: {law_text(_laws(table)[threshold, how])}" for how, name in NAMES.items()))
         ax.set_ylim(top=ax.get_ylim()[1] * 6)
     axes[0].set_title(f"recall, {table['tokens'].iloc[0]} tokens")
     legend_outside(picture, axes[1])
@@ -61,18 +66,13 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     claims = runs_in(table)
     for threshold in (0.5, 0.05):
         part, to = crossing(table, threshold), f", to {threshold:.0%}"
-        laws = {joined: fit_or_none(part[part["joined"] == joined], "pairs") for joined in NAMES}
         for joined, name in NAMES.items():
             where = f"{to}, {name}"
             claims.append(local_exponents(part[part["joined"] == joined], "pairs", ("tokens", "pairs"), where))
-        one, two = laws[True], laws[False]
+        one, two = (_laws(table)[threshold, joined] for joined in (True, False))
         if one is not None and two is not None:
-            shown = [
-                f"{law.exponents['pairs']:.2f} ({law.intervals['pairs'][0]:.2f} to {law.intervals['pairs'][1]:.2f})"
-                for law in (one, two)
-            ]
             share = one.exponents["pairs"] / two.exponents["pairs"]
-            text = f"{shown[0]} joined, {shown[1]} apart: {share:.2f} of it"
+            text = f"{exponent_text(one, 'pairs')} joined, {exponent_text(two, 'pairs')} apart: {share:.2f} of it"
             claims.append(Claim(f"exponent of pairs{to}", text, "each pattern adds to it (hypothesis)", None))
         claims += _ratios(part, to)
     return claims
@@ -86,4 +86,4 @@ def _ratios(part: pd.DataFrame, to: str) -> list[Claim]:
         return []
     ratio = np.exp(means[True] - means[False]).dropna()
     text = ", ".join(f"{pairs} pairs: {x:.2f}" for pairs, x in ratio.items())
-    return [Claim(f"steps joined over apart{to}", text or "no size where all runs got there", None, None)]
+    return [Claim(f"steps joined over apart{to}", text or "no size where all runs got there")]

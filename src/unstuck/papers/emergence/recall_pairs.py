@@ -4,17 +4,16 @@ A guess among the values of the context scores 1/pairs, so that 5% says somethin
 tokens with 16, 24 and 32 pairs beside the 4 to 12 of fig4-law, and 24 pairs at 128 tokens.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_50, crossing, paper_law, plot_plateaus, step_list
-from unstuck.papers.emergence._regression import fit_or_none, law_claims, local_exponents
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.style import PAPER_GREY, legend_outside, panels
+
+from ._recall import SMALL, UNTIL_50, at_another_level, crossing, paper_law, step_list
+from ._regression import fit_or_none, law_claims, local_exponents, plot_plateaus
 
 IN_PARTS = True  # sizes are compared with their neighbours; the claims say how many runs are in
 MANY = 12  # pairs from which on the exponent is fitted
@@ -42,16 +41,12 @@ def runs(profile: Profile) -> list[TieredRun]:
     return found
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return in_parts(runs(profile), store)
-
-
 def draw(table: pd.DataFrame) -> Figure:
     picture, axes = panels(2, width=4.4, height=3.9)
     for ax, threshold in zip(axes, UNTIL_50, strict=True):
         part = crossing(table, threshold)
-        plot_plateaus(ax, part, None)
-        ax.set(ylabel="steps", title=f"to {threshold:.0%} accuracy")
+        plot_plateaus(ax, part, "pairs", "tokens", y="steps")
+        ax.set_title(f"to {threshold:.0%} accuracy")
         if threshold == 0.05:
             for i, (tokens, rows) in enumerate(part.groupby("tokens")):
                 pairs = np.array(sorted(rows["pairs"].unique()))
@@ -72,12 +67,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if len(set(many["pairs"])) > 2:
             above = f"{where}, from {MANY} pairs"
             found = law_claims(fit_or_none(many, "pairs"), {"pairs": 2.25}, where=above)
-            claims += found if threshold == 0.05 else [_beside(claim) for claim in found]
+            claims += found if threshold == 0.05 else at_another_level(found)
     return [*claims, *_over_law(crossing(table, 0.05))]
-
-
-def _beside(claim: Claim) -> Claim:
-    return Claim(claim.quantity, claim.ours, claim.paper, None, "the paper's is at 5%" if claim.paper else claim.note)
 
 
 def _over_law(part: pd.DataFrame) -> list[Claim]:

@@ -3,16 +3,16 @@
 The paper repeats two tokens (C.1). Here 1, 2, 4 and 8 with p = 0.5, and no repetition, tested on clean data.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, crossing, step_list
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, grid, in_parts, runs_in
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.style import BLUE, ORANGE, log_steps, panels
+
+from ._recall import SMALL, UNTIL_90, crossing, step_list
+from ._regression import explain_triangles, plot_runs
 
 IN_PARTS = True  # runs are compared one by one
 LEVELS = {0.5: BLUE, 0.9: ORANGE}
@@ -29,10 +29,6 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [*some, *grid("recall", 2, seeds, fixed)]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return in_parts(runs(profile), store)
-
-
 def counted(table: pd.DataFrame) -> pd.DataFrame:
     """With the number of repeated tokens, 0 without repetition."""
     return table.assign(many=table["repeated"].where(table["p"] > 0, 0))
@@ -45,9 +41,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for i, (level, colour) in enumerate(LEVELS.items()):
         part = crossing(table, level)
         x = np.array([values.index(n) for n in part["many"]]) + 0.12 * i - 0.06
-        there = (part["status"] == "emerged").to_numpy()
-        ax.plot(x[there], part["plateau_steps"][there], "o", ms=5, color=colour, label=f"{level:.0%} on clean data")
-        ax.plot(x[~there], part["steps"][~there], "^", ms=6, mfc="none", color=colour)
+        plot_runs(ax, x, part, colour, f"{level:.0%} on clean data")
+    explain_triangles(ax, part)
     ax.set_xticks(range(len(values)), ["none" if n == 0 else f"{n:g}" for n in values])
     ax.set(xlabel="repeated tokens, p = 0.5", ylabel="steps")
     ax.set_title(f"recall, {table['tokens'].iloc[0]} tokens, {table['pairs'].iloc[0]} pairs")
@@ -64,7 +59,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         part = part.assign(reached=part["plateau_steps"].where(part["status"] == "emerged", np.inf))
         steps = {int(n): (list(rows["reached"]), list(rows["steps"])) for n, rows in part.groupby("many")}
         shown = [f"{n or 'none'}: {step_list(*listed)}" for n, listed in steps.items()]
-        claims.append(Claim(f"steps to {level:.0%} by repeated tokens, seeds in order", "; ".join(shown), None, None))
+        claims.append(Claim(f"steps to {level:.0%} by repeated tokens, seeds in order", "; ".join(shown)))
         means = {n: float(np.exp(np.mean(np.log(listed)))) for n, (listed, _) in steps.items()}
         some = {n: mean for n, mean in means.items() if n and np.isfinite(mean)}
         if some and np.isfinite(means.get(0, np.inf)):

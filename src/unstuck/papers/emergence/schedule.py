@@ -1,15 +1,14 @@
 """schedule: repeat data only while the learner is stuck (DiversitySchedule), against fixed repetition and none.
 
-Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule notices the plateau,
-repeats, notices the transition, and lets go; it repeats half of the data or one copy more, whatever would be best. The
-paper's discussion proposes such a schedule; it has no figure of it. Beside it, when the plateau is left (loss 0.4, 50%
-accuracy), and how many heads look at the relevant token by then. Dots are seeds; an open triangle is a run that had
-not got there when it was stopped. Shaded: steps at which the schedule of the first seed repeats.
+Steps until a run has learnt clean data (regression: loss 0.1, recall: 90% accuracy). The schedule detects the plateau,
+repeats, detects the transition, and stops repeating. It repeats half of the data or one copy more; the amount is not
+tuned. The paper's discussion proposes such a schedule and has no figure of it. Claims also give the step at which the
+plateau is left (loss 0.4, 50% accuracy), and how many heads attend to the relevant token by then. Dots are seeds; an
+open triangle is a run that had not learnt when it was stopped. Shaded: where the schedule of the first seed repeats.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.curve import Curve
-from unstuck.papers.emergence._recall import SMALL, UNTIL_90, step_list
-from unstuck.papers.figure import Claim, Profile, Progress
-from unstuck.papers.lab import TieredRun, curves, finished, grid
+from unstuck.curve import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, REPETITION, Curve
+from unstuck.papers.figure import Claim, Profile, once
+from unstuck.papers.finished import Finished
+from unstuck.papers.lab import TieredRun, curves, grid
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, RED
+
+from ._recall import SMALL, UNTIL_90, step_list
 
 IN_PARTS = True  # a case can be drawn before the others are done, and before all fixed repetitions are
 SEEDS, TIER = [0, 1, 2], 2
 MOST = {"p": 0.5, "B": 1.0}  # by how much the schedule repeats: half of the data, one copy more
-LEFT = {"clean_loss": 0.4, "clean_accuracy": 0.5}  # where the plateau is left, and what is left of it is learnt
-SETTLED, WINDOW = 150, 350  # steps after which a run that has learnt is looked at once more, and for how many
+LEFT = {CLEAN_LOSS: 0.4, CLEAN_ACCURACY: 0.5}  # where the plateau is left; the rest is learnt later
+SETTLED, WINDOW = 150, 350  # steps after which a run that has learnt is measured once more, and for how many
+UNTIL = {"learnt": "steps", "the plateau is left": "left"}  # what steps are counted to: the column of a summary
 COLOURS = {"none": BLACK, "best fixed": BLUE, "strongest fixed": ORANGE, "schedule": RED, "fixed": GREEN}
 
 
@@ -55,7 +57,7 @@ class Case:
 
     @property
     def measure(self) -> str:
-        return "clean_loss" if self.source == "regression" else "clean_accuracy"
+        return CLEAN_LOSS if self.source == "regression" else CLEAN_ACCURACY
 
     def runs(self, seeds: Sequence[int]) -> dict[str, list[TieredRun]]:
         """The runs by the way they are trained."""
@@ -90,8 +92,8 @@ CASES: dict[Profile, list[Case]] = {
 
 
 def runs(profile: Profile) -> list[TieredRun]:
-    """What `data` takes; and the scheduled runs for longer, for a look at them when runs without repetition have learnt
-    as well."""
+    """What `data` takes; and the scheduled runs for longer, to measure them when runs without repetition have learnt as
+    well."""
     found = []
     for case in CASES[profile]:
         ways = _ways(case, profile)
@@ -108,46 +110,51 @@ def _ways(case: Case, profile: Profile) -> dict[str, list[TieredRun]]:
     return case.runs([0] if profile == "quick" else SEEDS)
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    """The curves of every case of which the schedule and no repetition are complete, with those fixed repetitions that
+def data(done: Finished) -> pd.DataFrame:
+    """The curves of every case for which the schedule and no repetition are complete, with those fixed repetitions that
     are: the measure on clean data, and how much was repeated."""
+    if done.results.empty:
+        return done.results
+    results = done.results.drop_duplicates("run_id").set_index("run_id")  # scheduled runs are asked for twice
     parts = []
-    for case in CASES[profile]:
-        ways = _ways(case, profile)
-        done = {way: finished(mine, store) for way, mine in ways.items()}
-        ways = {way: mine for way, mine in ways.items() if len(done[way]) == len(mine)}
-        if not {"none", "schedule"} <= set(ways):
-            continue
-        ends = _ends(done["none"], case).groupby(done["none"]["seed"]).max()
-        for way, mine in ways.items():
-            table, run = curves(mine, store), done[way].set_index("run_id")
-            crossed = run.get(f"crossing_{LEFT[case.measure]:g}", pd.Series(dtype=float))
-            table = table.assign(
-                learnt=table["run_id"].map(run["plateau_steps"]).astype(float),
-                left=table["run_id"].map(crossed).astype(float),
-            )
-            # Other figures may have wanted some of these runs for longer.
-            until = table["run_id"].map(_ends(run, case))
-            if way == "schedule":
-                until = np.maximum(until, table["seed"].map(ends))
-            table = table[table["step"] <= until]
-            named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
-            measured = {"step": table["step"], "value": table[case.measure].round(5), "evaluated": table["evaluated"]}
-            measured |= {"repetition": table.get("repetition", 0.0), "heads": _looking(table)}
-            parts.append(pd.DataFrame({**named, **measured, **table[["left", "learnt", "run_id"]]}))
+    for case in CASES[done.profile]:
+        ways = _ways(case, done.profile)
+        found = {way: results.loc[results.index.isin([r.spec.run_id for r in mine])] for way, mine in ways.items()}
+        complete = [way for way, mine in ways.items() if len(found[way]) == len(mine)]
+        if {"none", "schedule"} <= set(complete):
+            until = _ends(found["none"], case).groupby(found["none"]["seed"]).max()
+            parts += [_measured(case, way, curves(ways[way], done.store), found[way], until) for way in complete]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
+def _measured(case: Case, way: str, table: pd.DataFrame, results: pd.DataFrame, ends: pd.Series) -> pd.DataFrame:
+    """What is drawn of the curves of one way, as far as `_ends`, since other figures may have wanted some of these runs
+    for longer; scheduled ones also as far as those without repetition of their seed, `ends`."""
+    until = table["run_id"].map(_ends(results, case))
+    if way == "schedule":
+        until = np.maximum(until, table["seed"].map(ends))
+    crossed = results.get(f"crossing_{LEFT[case.measure]:g}", pd.Series(dtype=float))
+    table = table.assign(
+        learnt=table["run_id"].map(results["plateau_steps"]).astype(float),
+        left=table["run_id"].map(crossed).astype(float),
+    )[table["step"] <= until]
+    named = {"case": case.name, "measure": case.measure, "way": way, "seed": table["seed"]}
+    measured = {"step": table["step"], "value": table[case.measure].round(5), EVALUATED: table[EVALUATED]}
+    measured |= {REPETITION: table.get(REPETITION, 0.0), "heads": _attending(table)}
+    return pd.DataFrame({**named, **measured, **table[["left", "learnt", "run_id"]]})
+
+
 def _ends(done: pd.DataFrame, case: Case) -> pd.Series:
-    """The last steps of runs that are looked at: some after they have learnt."""
+    """The last steps of runs that are drawn: some after they have learnt."""
     return np.ceil(done["plateau_steps"].astype(float) + case.after).clip(upper=case.max_steps).fillna(case.max_steps)
 
 
-def _looking(table: pd.DataFrame) -> pd.Series:
+def _attending(table: pd.DataFrame) -> pd.Series:
     """How many heads give the relevant tokens most of their attention."""
     return pd.Series((Curve.of(table).flat("attention") > 0.5).sum(1), index=table.index)
 
 
+@once
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: steps until it has learnt and until it had left the plateau (infinite: not), its last step,
     the measure from SETTLED steps after that on, or else at its end (`final`), and where the run without repetition of
@@ -175,7 +182,7 @@ def _mean(run: pd.DataFrame, low: float, high: float) -> float:
     """The measure over all sequences that it was evaluated on between two steps, or else in the last row."""
     part = run[run["step"].between(low, high)]
     part = part if len(part) else run.tail(1)
-    return float(np.average(part["value"], weights=part["evaluated"]))
+    return float(np.average(part["value"], weights=part[EVALUATED]))
 
 
 def roles(found: pd.DataFrame, column: str = "steps") -> dict[str, str]:
@@ -214,14 +221,14 @@ def _curves(ax: Axes, table: pd.DataFrame, role: dict[str, str]) -> None:
             continue
         ax.plot(run["step"], run["value"], color=COLOURS[role[str(way)]], lw=1.4, label=way)
         if way == "schedule":
-            repeats = run["repetition"].to_numpy() > 0
+            repeats = run[REPETITION].to_numpy() > 0
             ax.fill_between(
                 run["step"], 0, 1, where=repeats.tolist(), step="post", color=RED, alpha=0.12, lw=0,
                 transform=ax.get_xaxis_transform(),
             )  # fmt: skip
     shown = first[first["way"].map(lambda way: role[way] != "strongest fixed")]  # which may go on for ever
     ax.set_xlim(0, 1.08 * shown["step"].max())
-    loss = table["measure"].iloc[0] == "clean_loss"
+    loss = table["measure"].iloc[0] == CLEAN_LOSS
     ax.axhline(0.1 if loss else 0.9, color="#999999", lw=0.8, ls=":")
     ax.set(xlabel="step", ylabel="loss on clean data" if loss else "accuracy on clean data")
     ax.set_ylim(0, 1.2 if loss else 1.02)
@@ -249,19 +256,64 @@ def _steps(ax: Axes, rows: pd.DataFrame, role: dict[str, str]) -> None:
 def compare(table: pd.DataFrame) -> list[Claim]:
     found, claims = summary(table), []
     for case in found["case"].unique():
-        claims += _claims(case, found[found["case"] == case])
+        rows = found[found["case"] == case]
+        ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
+        for what, column in UNTIL.items():
+            claims += _speed_claims(case, ways, what, column, roles(rows, column))
+        kind = _kind(rows)
+        if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
+            heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
+            what = f"{case}: heads with most attention on the relevant token then, seeds in order"
+            claims.append(Claim(what, heads))
+        if {"none", "schedule"} <= set(ways):
+            claims += _settled_claims(case, kind, ways["none"], ways["schedule"])
         scheduled = table[(table["case"] == case) & (table["way"] == "schedule")]
         text = "; ".join(_stretches(run) for _, run in scheduled.groupby("seed"))
-        claims += (
-            [Claim(f"{case}: looks at which the schedule repeats, seeds in order", text, None, None)] if text else []
-        )
+        if text:
+            claims.append(Claim(f"{case}: steps at which the schedule repeats, seeds in order", text))
+    return claims
+
+
+def _kind(rows: pd.DataFrame) -> str:
+    return "loss" if rows["measure"].iloc[0] == CLEAN_LOSS else "accuracy"
+
+
+def _speed_claims(
+    case: str, ways: dict[str, pd.DataFrame], what: str, column: str, role: dict[str, str]
+) -> list[Claim]:
+    """Steps of every way, and how much faster the schedule is than no repetition and than the best fixed one."""
+    text = "; ".join(f"{way}: {_listed(part, column)}" for way, part in ways.items())
+    claims = [Claim(f"{case}: steps until {what}, seeds in order", text)]
+    if not {"none", "schedule"} <= set(ways):
+        return claims
+    best = next((way for way, name in role.items() if name == "best fixed"), None)
+    faster = f"none: {_ratio(ways['none'], ways['schedule'], column)}"
+    if best is not None:
+        faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
+    elif len(ways) > 2:
+        faster += "; of the fixed ones none got there"
+    return [*claims, Claim(f"{case}: until {what}, speed-up of the schedule over", faster)]
+
+
+def _settled_claims(case: str, kind: str, none: pd.DataFrame, schedule: pd.DataFrame) -> list[Claim]:
+    """The measure on clean data some steps after each has learnt, and where runs without repetition end."""
+    both = {"none": none, "schedule": schedule}
+    final = {way: part.loc[np.isfinite(part["steps"]), "final"] for way, part in both.items()}
+    ends = ", ".join(f"{way} {_spread(x) if len(x) else 'has not learnt it'}" for way, x in final.items())
+    claims = [Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends)]
+    then = pd.DataFrame({way: part.set_index("seed")["then"] for way, part in both.items()})
+    then = then[np.isfinite(none.set_index("seed")["steps"])].dropna()
+    if len(then):
+        text = ", ".join(f"{way} {_spread(x)}" for way, x in then.items())
+        where = f"where runs without repetition end, {SETTLED + WINDOW} steps after they have learnt"
+        claims.append(Claim(f"{case}: clean {kind} {where}", text))
     return claims
 
 
 def _stretches(run: pd.DataFrame) -> str:
     """From where to where a run repeats, by the rows of its curve."""
     run = run.sort_values("step")
-    repeats = run["repetition"] > 0
+    repeats = run[REPETITION] > 0
     parts = run.loc[repeats, "step"].groupby((~repeats).cumsum()[repeats])
     return " and ".join(f"{part.min():.0f} to {part.max():.0f}" for _, part in parts) or "none"
 
@@ -272,52 +324,16 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     for case in found["case"].unique():
         mine = found[found["case"] == case]
         ways = {str(way): part for way, part in mine.groupby("way", sort=False)}
-        kind = "loss" if mine["measure"].iloc[0] == "clean_loss" else "accuracy"
         for way, part in ways.items():
             row = {"task": case if way == next(iter(ways)) else "", "repetition": way}
-            for what, column in (("the plateau is left", "left"), ("learnt", "steps")):
+            for what, column in reversed(UNTIL.items()):
                 row[f"steps until {what}"] = _listed(part, column)
                 row[f"speed-up until {what}"] = "1" if way == "none" else _ratio(ways["none"], part, column)
             ends = part.loc[np.isfinite(part["steps"]), "final"]
             of = f" ({len(ends)} of {len(part)} seeds)" if len(ends) < len(part) else ""
-            shown = f"{kind} {ends.mean():.3f}{of}" if len(ends) else "–"
+            shown = f"{_kind(mine)} {ends.mean():.3f}{of}" if len(ends) else "–"
             rows.append(row | {f"from {SETTLED} steps later, on clean data": shown})
     return pd.DataFrame(rows)
-
-
-def _claims(case: str, rows: pd.DataFrame) -> list[Claim]:
-    ways = {str(way): part for way, part in rows.groupby("way", sort=False)}
-    claims = []
-    for what, column in (("learnt", "steps"), ("the plateau is left", "left")):
-        text = "; ".join(f"{way}: {_listed(part, column)}" for way, part in ways.items())
-        claims.append(Claim(f"{case}: steps until {what}, seeds in order", text, None, None))
-        best = next((way for way, role in roles(rows, column).items() if role == "best fixed"), None)
-        if {"none", "schedule"} <= set(ways):
-            faster = f"none: {_ratio(ways['none'], ways['schedule'], column)}"
-            if best is not None:
-                faster += f"; the best fixed ({best}): {_ratio(ways[best], ways['schedule'], column)}"
-            elif len(ways) > 2:
-                faster += "; of the fixed ones none got there"
-            claims.append(Claim(f"{case}: until {what}, so many times as fast is the schedule as", faster, None, None))
-    kind = "loss" if rows["measure"].iloc[0] == "clean_loss" else "accuracy"
-    if kind == "loss":  # in recall a head alone does nothing: it takes one that copies
-        heads = "; ".join(f"{way}: {_numbers(part.sort_values('seed')['heads'])}" for way, part in ways.items())
-        claims.append(Claim(f"{case}: heads that look at the relevant token then, seeds in order", heads, None, None))
-    if not {"none", "schedule"} <= set(ways):
-        return claims
-    final = {way: ways[way].loc[np.isfinite(ways[way]["steps"]), "final"] for way in ("none", "schedule")}
-    shown = {way: _spread(x) for way, x in final.items() if len(x)}
-    ends = ", ".join(f"{way} {shown.get(way, 'has not learnt it')}" for way in final)
-    claims.append(Claim(f"{case}: clean {kind} from {SETTLED} steps later", ends, None, None))
-    both = pd.DataFrame({way: ways[way].set_index("seed")["then"] for way in ("none", "schedule")})
-    both = both[np.isfinite(ways["none"].set_index("seed")["steps"])].dropna()
-    if len(both):
-        text = ", ".join(f"{way} {_spread(x)}" for way, x in both.items())
-        what = (
-            f"{case}: clean {kind} where runs without repetition end, {SETTLED + WINDOW} steps after they have learnt"
-        )
-        claims.append(Claim(what, text, None, None))
-    return claims
 
 
 def _spread(values: pd.Series) -> str:

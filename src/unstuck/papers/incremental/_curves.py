@@ -1,7 +1,6 @@
-"""Tables and pictures that paper 2's figures share: curves beside published values, and where heads look."""
+"""Tables and pictures that paper 2's figures share: curves beside published values, and attention maps."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from unstuck.curve import Curve, context_columns, predictor
+from unstuck.curve import EXCESS_LOSS, SPECIALISATION, STEP, TEST_LOSS, TRAIN_LOSS, Curve, context_columns, predictor
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.probes.ladder import by_layer
@@ -26,21 +26,21 @@ SECOND: dict[str, Any] = {"lw": 1.0, "alpha": 0.75}  # the second training seed
 OTHER: dict[str, Any] = {"lw": 0.8, "alpha": 0.35}  # another teacher
 
 
-def curve_table(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+def curve_table(done: Finished) -> pd.DataFrame:
     """The runs' curves, models of restricted context left out: losses, KL to each truth and to each of those models
     (by its context), specialisation, attention on each group, alignment."""
     parts = []
-    for run in main_runs(runs):
-        curve = curves([run], store)
+    for run in main_runs(done.runs):
+        curve = curves([run], done.store)
         if len(curve):
-            names = context_columns(_context_of(runs, run_id) for run_id in run.spec.train.compare)
+            names = context_columns(_context_of(done.runs, run_id) for run_id in run.spec.train.compare)
             parts.append(curve.rename(columns=names))
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
     sizes = ["teacher", "m", "d", "sequences", "importance", "query", "heads", "layers", "seed"]
-    columns = ["run_id", *(c for c in sizes if c in table), "step", "train_loss", "test_loss", "excess_loss"]
-    return table[[*columns, "specialisation", *Curve.of(table).ladder_names]]
+    columns = ["run_id", *(c for c in sizes if c in table), STEP, TRAIN_LOSS, TEST_LOSS, EXCESS_LOSS]
+    return table[[*columns, SPECIALISATION, *Curve.of(table).ladder_names]]
 
 
 def _context_of(runs: Sequence[TieredRun], run_id: str) -> int:
@@ -97,8 +97,8 @@ def draw_curves(
     picture, (left, middle, right) = panels(3, width=3.9)
     for i, (_, curve) in enumerate(table.groupby("run_id", sort=False)):
         style = _style(i, curve)
-        left.plot(curve["step"], curve["test_loss"], color="#222222", **style)
-        truth = float((curve["test_loss"] - curve["excess_loss"]).iloc[-1])
+        left.plot(curve["step"], curve[TEST_LOSS], color="#222222", **style)
+        truth = float((curve[TEST_LOSS] - curve[EXCESS_LOSS]).iloc[-1])
         left.axhline(truth, color="#999999", lw=0.8, ls="--")
         layers = by_layer(curve)
         for layer, line in zip(layers, ("-", "--", ":", "-."), strict=False):
@@ -117,29 +117,30 @@ def draw_curves(
     return picture
 
 
-# -- where heads look
+# -- attention maps
 
 
-def map_table(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:
+def map_table(done: Finished) -> pd.DataFrame:
     """The mean attention of the first run at the steps at which it was kept, layer 1; with the specialisation index of
     every run with its teacher, `index_0` of the first seed and so on."""
-    mine = [run for run in main_runs(runs) if run.spec.task.teacher == main_runs(runs)[0].spec.task.teacher]
-    found = [curves([run], store) for run in mine]
-    directory = Store(store).run(mine[0].spec.run_id)
+    first, *others = main_runs(done.runs)
+    mine = [first, *(run for run in others if run.spec.task.teacher == first.spec.task.teacher)]
+    found = [curves([run], done.store) for run in mine]
+    directory = Store(done.store).run(first.spec.run_id)
     maps = directory.maps() if len(found[0]) else None
     if maps is None:
         return pd.DataFrame()
-    maps = maps[(maps["weight"] > 1e-4) & (maps["layer"] == 0) & maps["step"].isin(mine[0].spec.train.maps)]
+    maps = maps[(maps["weight"] > 1e-4) & (maps["layer"] == 0) & maps["step"].isin(first.spec.train.maps)]
     index = {
-        f"index_{i}": np.interp(maps["step"], curve["step"], curve["specialisation"], right=np.nan)
+        f"index_{i}": np.interp(maps["step"], curve["step"], curve[SPECIALISATION], right=np.nan)
         for i, curve in enumerate(found)
         if len(curve)
     }
-    return maps.drop(columns=["token", "relevant"]).assign(teacher=mine[0].spec.task.teacher, **index)
+    return maps.drop(columns=["token", "relevant"]).assign(teacher=first.spec.task.teacher, **index)
 
 
 def whole_maps(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the pairs of positions that were left out because nobody looks there."""
+    """The table with the pairs of positions that were left out for their small weight."""
     keys = ["step", "layer", "head", "row", "column"]
     size = int(max(table["row"].max(), table["column"].max())) + 1
     values = [*(sorted(table[k].unique()) for k in keys[:3]), range(size), range(size)]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import predictor
+from unstuck.curve import TEST_LOSS, predictor
 from unstuck.papers.figure import Claim
 
 from ._published import Published, updates
@@ -51,7 +51,7 @@ def at(curve: pd.DataFrame, columns: Sequence[str], step: float) -> Array:
 
 def falls_to(curve: pd.DataFrame, column: str, level: float, near: float = 0.0) -> float:
     """The step at which a column falls through a level, its logarithm interpolated; of several the nearest to `near`,
-    the first unless told; NaN if never."""
+    by default the first; NaN if never."""
     x, y = curve["step"].to_numpy(dtype=float), np.log(np.maximum(curve[column].to_numpy(dtype=float), 1e-12))
     wanted = np.log(level)
     falls = np.flatnonzero((y[:-1] > wanted) & (y[1:] <= wanted)) + 1
@@ -200,7 +200,7 @@ def curve_claims(table: pd.DataFrame, columns: Sequence[str], names: str, publis
         *kl_claims(runs, columns, names, published),
         *stage_claims(runs, columns, published),
         *minimum_claims(runs, columns, published),
-        *value_claims(runs, "test_loss", "validation loss", published.loss, published.decides),
+        *value_claims(runs, TEST_LOSS, "validation loss", published.loss, published.decides),
         *order_claims(table, columns),
         *_beside(table, columns, names, published),
     ]
@@ -212,7 +212,5 @@ def _beside(table: pd.DataFrame, columns: Sequence[str], names: str, published: 
     claims = []
     for step in published.kl if len(others) else ():
         rows = [at(run, columns, updates(step)) for _, run in others.groupby("run_id", sort=False)]
-        claims.append(
-            Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows))), None, None)
-        )
+        claims.append(Claim(f"KL to {names} at step {step}, two other teachers", listed(list(map(numbers, rows)))))
     return claims

@@ -1,4 +1,4 @@
-"""What the published figures of paper 2 show, as numbers: read off the authors' stored plots, to about 0.01.
+"""What the published figures of paper 2 show, as numbers, measured on the authors' stored plots, to about 0.01.
 
 A published step t is measured after t + 1 updates (`updates`). KL is that of each truth A*_{1:i} to the model, or of
 each model of restricted context and then of the truth, in the order of the figure's legend.
@@ -52,10 +52,7 @@ FIG3_LEFT = Published(
         995: (3.06, 0.79, 0.20),
     },
 )
-FIG3_RIGHT = Published(
-    kl={300: (0.96, 0.28, 0.45), 995: (1.78, 0.73, 0.19)},
-    minima=((0.37, 62), (0.25, 164)),
-)
+FIG3_RIGHT = Published(kl={300: (0.96, 0.28, 0.45), 995: (1.78, 0.73, 0.19)}, minima=((0.37, 62), (0.25, 164)))
 FIG7 = Published(
     stages=(330, 580),
     kl={
@@ -75,63 +72,35 @@ _TEACHER_M = (
 FIG8 = Published(specialisation={0: 0.0, 70: 0.03, 375: 0.46, 1500: 0.80}, decides=_TEACHER_M)
 FIG9 = Published(
     stages=(90, 410),
-    kl={
-        90: (1.22, 1.55, 1.49),
-        200: (1.82, 0.63, 0.74),
-        500: (2.47, 0.89, 0.39),
-        995: (2.93, 1.04, 0.27),
-    },
+    kl={90: (1.22, 1.55, 1.49), 200: (1.82, 0.63, 0.74), 500: (2.47, 0.89, 0.39), 995: (2.93, 1.04, 0.27)},
     loss={995: 0.474},
     decides=_TEACHER_M,
 )
 FIG11 = Published(
     stages=(180, 370),
-    kl={
-        100: (1.53, 1.17, 1.12),
-        300: (2.03, 0.45, 0.42),
-        500: (3.40, 0.70, 0.10),
-        995: (4.61, 0.93, 0.07),
-    },
+    kl={100: (1.53, 1.17, 1.12), 300: (2.03, 0.45, 0.42), 500: (3.40, 0.70, 0.10), 995: (4.61, 0.93, 0.07)},
     loss={995: 0.338},
 )
 FIG12 = Published(
     stages=(70, 200),
-    kl={
-        70: (1.58, 1.00, 0.90),
-        200: (1.90, 0.63, 0.50),
-        400: (2.53, 0.68, 0.25),
-        995: (3.39, 0.82, 0.15),
-    },
+    kl={70: (1.58, 1.00, 0.90), 200: (1.90, 0.63, 0.50), 400: (2.53, 0.68, 0.25), 995: (3.39, 0.82, 0.15)},
     loss={995: 0.459},
     decides="the size of the published training set is not known: runs with 3,000 and 27,000 sequences would tell",
 )
 FIG13 = Published(
-    stages=(130, 280),
-    kl={400: (1.25, 0.32, 0.10), 995: (1.40, 0.38, 0.09)},
-    minima=((0.54, 114), (0.13, 228)),
+    stages=(130, 280), kl={400: (1.25, 0.32, 0.10), 995: (1.40, 0.38, 0.09)}, minima=((0.54, 114), (0.13, 228))
 )
 FIG14 = Published(specialisation={0: 0.02, 100: 0.03, 200: 0.30, 1000: 0.68})
 FIG15 = Published(
     stages=(150, 700),
-    kl={
-        100: (0.38, 0.58, 0.71),
-        400: (0.72, 0.21, 0.30),
-        1000: (1.17, 0.31, 0.15),
-        1900: (1.51, 0.41, 0.15),
-    },
+    kl={100: (0.38, 0.58, 0.71), 400: (0.72, 0.21, 0.30), 1000: (1.17, 0.31, 0.15), 1900: (1.51, 0.41, 0.15)},
     loss={1900: 0.46},
 )
 FIG16_LAGS = "1-2 (0.27 a lag), 5-6 (0.26), 3-4 (0.27)"  # that lead in a head each, at step 1,900
 FIG17_LAGS = "7-8 (0.25 a lag), 3-4 (0.35), 1-2 (0.33), 5-6 (0.30)"
 _SGD_M = "m of the published run is not known (2 in the public settings): runs with task.m=1.7 and 2.3 would tell"
 FIG18 = Published(
-    stages=(600, 4000),
-    kl={
-        600: (0.43, 0.54, 0.76),
-        2000: (0.75, 0.17, 0.35),
-        6980: (1.56, 0.39, 0.18),
-    },
-    decides=_SGD_M,
+    stages=(600, 4000), kl={600: (0.43, 0.54, 0.76), 2000: (0.75, 0.17, 0.35), 6980: (1.56, 0.39, 0.18)}, decides=_SGD_M
 )
 FIG19 = Published(specialisation={0: 0.0, 600: 0.14, 3800: 0.39, 6600: 0.71}, decides=_SGD_M)
 FIGB = Published(specialisation={300: 0.02, 400: 0.34, 600: 0.52, 800: 0.70, 1900: 0.82})

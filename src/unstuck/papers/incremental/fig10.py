@@ -77,10 +77,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 #: By q: when the loss is half-way between two levels, the specialisation index at rest, own attention of each pattern's
 #: head, computed from the start of the authors' notebook; the later times differ by 25% between seeds of that start.
-REFERENCE = {
-    1: ((4.55, 51.3, 235.7), 0.644, (1.00, 0.80, 0.48)),
-    2: ((21.8, 326.0, 2921.0), 0.745, None),
-}
+REFERENCE = {1: ((4.55, 51.3, 235.7), 0.644, (1.00, 0.80, 0.48)), 2: ((21.8, 326.0, 2921.0), 0.745, None)}
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:

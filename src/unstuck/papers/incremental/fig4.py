@@ -4,14 +4,14 @@ Loss above the teacher's. Left: queries that start within plus or minus a number
 both. Right: importance ratios m, Xavier's start.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.curve import EXCESS_LOSS
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
@@ -29,8 +29,8 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [*starts, *minimal_runs(profile, STEPS), *minimal_runs(profile, STEPS, task__m=RATIOS)]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curve_table(runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    table = curve_table(done)
     return table if table.empty else table.assign(query=table["query"].astype(str))
 
 
@@ -63,7 +63,7 @@ def draw(table: pd.DataFrame) -> Figure:
 def _plot(ax: Axes, part: pd.DataFrame, published: dict[int, float], colour: object, label: str) -> None:
     for i, (_, curve) in enumerate(part.groupby("run_id", sort=False)):
         name, width = (label, 1.6) if i == 0 else (None, 0.9)
-        ax.plot(curve["step"], curve["excess_loss"], color=colour, lw=width, label=name)
+        ax.plot(curve["step"], curve[EXCESS_LOSS], color=colour, lw=width, label=name)
     points = {updates(step): value for step, value in published.items()}
     ax.plot(list(points), list(points.values()), "o", mfc="white", mec=colour, ms=5, zorder=5)
 
@@ -80,13 +80,13 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     ends |= {f"m = {m:g}": judging(_ratios(table)[_ratios(table)["m"] == m]) for m in RATIOS}
     for name, found in ends.items():
         if found:
-            ours = [float(run["excess_loss"].iloc[-1]) for run in found]
+            ours = [float(run[EXCESS_LOSS].iloc[-1]) for run in found]
             agrees = within(ours, FIG4_END)
             note = "" if agrees else MORE_SEEDS
             claims.append(
                 Claim(f"loss above the teacher's at the end, {name}", numbers(ours), "0.09 to 0.10", agrees, note)
             )
-    return claims or [Claim("loss above the teacher's", "a quick run, not judged", None, None)]
+    return claims or [Claim("loss above the teacher's", "a quick run, not judged")]
 
 
 def _excess(found: list[pd.DataFrame], name: str, published: dict[int, float]) -> list[Claim]:
@@ -96,10 +96,10 @@ def _excess(found: list[pd.DataFrame], name: str, published: dict[int, float]) -
     claims = []
     for step, claim in zip(
         published,
-        value_claims(found, "excess_loss", f"loss above the teacher's, {name},", published, MORE_SEEDS),
+        value_claims(found, EXCESS_LOSS, f"loss above the teacher's, {name},", published, MORE_SEEDS),
         strict=True,
     ):
-        when = [falls_to(run, "excess_loss", published[step]) - updates(0) for run in found]
+        when = [falls_to(run, EXCESS_LOSS, published[step]) - updates(0) for run in found]
         late = claim.agrees is False and not np.isnan(when).any() and within(when, step, *IN_TIME)
         claims.append(
             Claim(claim.quantity, claim.ours, claim.paper, True, f"there at step {numbers(when, 0)}") if late else claim

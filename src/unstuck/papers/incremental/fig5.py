@@ -4,14 +4,13 @@ Left: the best validation loss so far, above the teacher's, for 600, 2,000 and 9
 every step. Right: KL to models of restricted context that were trained on the same sequences, dashed the best step.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import Curve, predictor
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.curve import EXCESS_LOSS, Curve, predictor
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
@@ -33,11 +32,11 @@ def runs(profile: Profile) -> list[TieredRun]:
     return [*sized, *minimal_runs(profile, STEPS, changes={"task.sequences": 0})]
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    table = curve_table(runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    table = curve_table(done)
     if table.empty:
         return table
-    table["best"] = table.groupby("run_id")["excess_loss"].cummin()
+    table["best"] = table.groupby("run_id")[EXCESS_LOSS].cummin()
     curve = Curve.of(table)
     of_heads = {*curve.ladder_names} - {*curve.rung_names, *curve.context_names}
     return table[[c for c in table if c not in of_heads]]
@@ -74,7 +73,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _best_step(curve: pd.DataFrame) -> float:
-    return float(curve["step"].iloc[int(curve["excess_loss"].to_numpy().argmin())])
+    return float(curve["step"].iloc[int(curve[EXCESS_LOSS].to_numpy().argmin())])
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
@@ -83,7 +82,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         found = judging(table[table["sequences"] == size])
         if not found:
             continue
-        ours = [float(run["excess_loss"].min()) for run in found]
+        ours = [float(run[EXCESS_LOSS].min()) for run in found]
         claims.append(judged(f"best loss above the teacher's, {_name(size)}", ours, theirs, MORE_SEEDS))
         if size not in FIG5_STEP:
             continue
@@ -95,7 +94,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if size == FIG5_LATE[0]:
             late = np.array([at(run, _contexts(table), updates(FIG5_LATE[1])) for run in found])
             claims.append(_contexts_claim(f"KL to c = 2/4/6 at step {FIG5_LATE[1]}, {_name(size)}", late, FIG5_LATE[2]))
-    return claims or [Claim("best loss above the teacher's", _quick(table), None, None, "a quick run, not judged")]
+    return claims or [Claim("best loss above the teacher's", _quick(table), note="a quick run, not judged")]
 
 
 def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:
@@ -105,4 +104,4 @@ def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> C
 
 
 def _quick(table: pd.DataFrame) -> str:
-    return ", ".join(f"{_name(n)}: {rows['excess_loss'].min():.2f}" for n, rows in table.groupby("sequences"))
+    return ", ".join(f"{_name(n)}: {rows[EXCESS_LOSS].min():.2f}" for n, rows in table.groupby("sequences"))

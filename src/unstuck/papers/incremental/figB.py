@@ -4,15 +4,14 @@ Small start (queries 1e-9, values 0), Frobenius-orthogonal features: the last qu
 inner product <V_head, A_k> of a head's value matrix with every feature. The published "position 1" is the oldest group.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from unstuck.curve import Curve
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.probes.ladder import specialisation
@@ -31,8 +30,8 @@ def runs(profile: Profile) -> list[TieredRun]:
     return minimal_runs(profile, STEPS, changes=changes, quick={**changes, "model.query": 1e-3}, other_teachers=True)
 
 
-def data(profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-    return curve_table(runs(profile), store)
+def data(done: Finished) -> pd.DataFrame:
+    return curve_table(done)
 
 
 def _mass(run: pd.DataFrame) -> Array:
@@ -97,9 +96,7 @@ def _at(steps: Array, values: Array) -> Array:
 def compare(table: pd.DataFrame) -> list[Claim]:
     found = judging(table)
     if not found:
-        return [
-            Claim("head with the largest <V, A_k> at the end", _owners(table), None, None, "a quick run, not judged")
-        ]
+        return [Claim("head with the largest <V, A_k> at the end", _owners(table), note="a quick run, not judged")]
     found = [run.assign(readout_specialisation=_specialisation(run)) for run in found]
     claims = value_claims(
         found, "readout_specialisation", "specialisation of the last query", FIGB.specialisation, FIGB.decides

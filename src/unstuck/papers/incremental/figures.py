@@ -5,7 +5,6 @@ A row says which runs, what of them is drawn, and what was published. Figures 4,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from unstuck.curve import predictor
-from unstuck.papers.figure import Claim, Profile, Progress
+from unstuck.papers.figure import Claim, Profile
+from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
 from unstuck.tasks.markov import Markov
 
@@ -59,8 +59,8 @@ class CurveFigure:
     maps: Published = field(default_factory=Published)  # whose specialisation is drawn beside
     predictors: Literal["truths", "contexts"] = "truths"
 
-    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-        return curve_table(self.runs(profile), store)
+    def data(self, done: Finished) -> pd.DataFrame:
+        return curve_table(done)
 
     def _columns(self, table: pd.DataFrame) -> list[str]:
         return truths_of(table) if self.predictors == "truths" else predictors_of(table)
@@ -78,7 +78,7 @@ class CurveFigure:
 
 @dataclass(frozen=True)
 class MapFigure:
-    """Where the heads of layer 1 look at several steps: mean attention over validation sequences."""
+    """Attention of the heads of layer 1 at several steps, mean over validation sequences."""
 
     title: str
     runs: Runs
@@ -87,8 +87,8 @@ class MapFigure:
     ideal: Markov | None = None  # whose ideal map is drawn beside
     more: Callable[[pd.DataFrame], list[Claim]] = lambda table: []
 
-    def data(self, profile: Profile, progress: Progress, store: Path) -> pd.DataFrame:
-        return map_table(self.runs(profile), store)
+    def data(self, done: Finished) -> pd.DataFrame:
+        return map_table(done)
 
     def draw(self, table: pd.DataFrame) -> Picture:
         if self.by_head:
@@ -189,8 +189,8 @@ def _contexts(profile: Profile, published: Sequence[int]) -> Sequence[int]:
 
 FIGURES: dict[str, CurveFigure | MapFigure] = {
     "fig1": CurveFigure("Figure 1: the minimal model from a small start", _fig1, values.FIG1, values.FIG1),
-    "fig1-maps": MapFigure("Figure 1: where the minimal model's heads look", _fig1, values.FIG1, ideal=Markov()),
-    "fig2": MapFigure("Figure 2: where the full model's heads look", _full, values.FIG2, more=_mass),
+    "fig1-maps": MapFigure("Figure 1: attention maps of the minimal model", _fig1, values.FIG1, ideal=Markov()),
+    "fig2": MapFigure("Figure 2: attention maps of the full model", _full, values.FIG2, more=_mass),
     "fig3": CurveFigure("Figure 3 left: the full model", _full, values.FIG3_LEFT, values.FIG2),
     "fig3-right": CurveFigure(
         "Figure 3 right: the full model beside models of restricted context",
@@ -199,16 +199,16 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         values.FIG2,
         "contexts",
     ),
-    "fig6": MapFigure("Figure 6: new data at every step, where heads look", _online, values.FIG6),
+    "fig6": MapFigure("Figure 6: new data at every step, attention maps", _online, values.FIG6),
     "fig7": CurveFigure("Figure 7: new data at every step", _online, values.FIG7, values.FIG6),
-    "fig8": MapFigure("Figure 8: the farthest group matters most, where heads look", _farthest, values.FIG8),
+    "fig8": MapFigure("Figure 8: the farthest group matters most, attention maps", _farthest, values.FIG8),
     "fig9": CurveFigure("Figure 9: the farthest group matters most", _farthest, values.FIG9, values.FIG8),
     "fig11": CurveFigure("Figure 11: minimal model, two layers", _two_layers, values.FIG11),
     "fig12": CurveFigure("Figure 12: full model, two layers", _two_layers_full, values.FIG12),
     "fig13": CurveFigure(
         "Figure 13: lags of a group weigh 0.7 and 0.3", _uneven, values.FIG13, values.FIG14, "contexts"
     ),
-    "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, where heads look", _uneven, values.FIG14),
+    "fig14": MapFigure("Figure 14: lags of a group weigh 0.7 and 0.3, attention maps", _uneven, values.FIG14),
     "fig15": CurveFigure("Figure 15: overlapping groups, four heads", _overlap(4), values.FIG15, predictors="contexts"),
     "fig16": MapFigure(
         "Figure 16: overlapping groups, three heads", _overlap(3), Published(), True, more=_lags(values.FIG16_LAGS)
@@ -217,5 +217,5 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         "Figure 17: overlapping groups, four heads", _overlap(4), Published(), True, more=_lags(values.FIG17_LAGS)
     ),
     "fig18": CurveFigure("Figure 18: full model by SGD", _sgd, values.FIG18, values.FIG19, "contexts"),
-    "fig19": MapFigure("Figure 19: full model by SGD, where heads look", _sgd, values.FIG19),
+    "fig19": MapFigure("Figure 19: full model by SGD, attention maps", _sgd, values.FIG19),
 }

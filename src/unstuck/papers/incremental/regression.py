@@ -108,5 +108,5 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     text = f"at most {apart['descent']:.1%} of the first loss apart"
     return [
         Claim("descent on the expected loss beside the flow", text, equal, apart["descent"] < 0.02, "steps of 0.05"),
-        Claim("SGD beside the flow", f"at most {apart['sgd']:.1%} of the first loss apart", None, None),
+        Claim("SGD beside the flow", f"at most {apart['sgd']:.1%} of the first loss apart"),
     ]

@@ -265,7 +265,7 @@ def test_what_cannot_be_watched_is_said():
         Watch(nn.Linear(3, 3), torch.zeros(2, 3)).look(0)
     with pytest.raises(BadInput, match="Watch"):
         Watch(nn.Linear(3, 3))
-    with pytest.raises(BadInput, match="48 tokens .* 16.*IndexError"):
+    with pytest.raises(BadInput, match=r"48 tokens .* 16.*IndexError"):
         Watch(Plain(True), vocabulary=17).look(0)
     by_adapter = Watch(nn.Linear(3, 3), torch.zeros(2, 3), attention=lambda model, x: [torch.ones(2, 1, 1, 1)])
     assert by_adapter.look(0)["row_entropy_0_0"] == 0
@@ -638,9 +638,9 @@ def test_steps_that_begin_anew_are_not_taken_for_others():
     for step in (0, 10, 20):
         assert watch(step)
     assert watch(20) is None  # several batches may make one optimiser step
-    with pytest.warns(UserWarning, match="step 0 .* 20"):
+    with pytest.warns(UserWarning, match=r"step 0 .* 20"):
         assert watch(0, loss=1.0) is None
-    with pytest.raises(InvalidCombination, match="step 10 .* 20"):
+    with pytest.raises(InvalidCombination, match=r"step 10 .* 20"):
         watch.look(10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

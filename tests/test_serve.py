@@ -205,7 +205,7 @@ def test_names_are_data(client, tmp_path):
 
 
 def test_a_directory_that_is_not_there():
-    with pytest.raises(BadInput, match="unstuck train"):
+    with pytest.raises(BadInput, match="directory"):
         make_app(Path("nowhere"))
     assert main(["serve", "nowhere"]) == 2
 

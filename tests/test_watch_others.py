@@ -70,7 +70,7 @@ def test_a_model_that_the_trainer_does_not_train_is_said(tmp_path):
     trainer = transformers.Trainer(
         model_init=lambda: kind(config), args=arguments, train_dataset=data, callbacks=[trainer_callback(watch)]
     )
-    with pytest.raises(InvalidCombination, match="not trained here"):
+    with pytest.raises(InvalidCombination):
         trainer.train()
     part = nn.Sequential(watch.model)
     check_trained(watch, part)  # the whole of which the watched model is a part

@@ -72,7 +72,7 @@ def _main(
 
 
 class OnDemand(TyperCommand):
-    """A command of which only the name and the summary are known until it is called or asked for its own help."""
+    """A command that is known by its name and summary until it is called or asked for its own help."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return load(str(self.name)).make_context(info_name, args, parent, **extra)

@@ -202,7 +202,7 @@ def fit_power_law(
 
 
 def _causes(formula: str) -> list[Term]:
-    """The terms of a formula, none of which may use what came of a run."""
+    """The terms of a formula; a result of a run cannot be one."""
     terms = parse(formula)
     outcomes = [c for term in terms for c in term.columns if c in OUTCOMES or c.startswith("crossing_")]
     if outcomes:

@@ -1,1 +1,1 @@
-"""What people look at: report, dashboard, terminal."""
+"""What people see: report, dashboard, terminal."""

@@ -1,4 +1,4 @@
-"""Which columns of a table of runs are worth a look: what came of a run, and in what it differs from others like it."""
+"""The columns of a table of runs that are worth showing: results, and settings that differ between runs."""
 
 import pandas as pd
 
@@ -6,8 +6,8 @@ RESULTS = ("status", "plateau_steps", "steps", "seconds")
 
 
 def telling_columns(table: pd.DataFrame) -> list[str]:
-    """The run's id, what came of it, and what differs between runs of one task; settings that tasks do not share differ
-    between all, and say nothing."""
+    """The run's id, its results, and the settings that differ between runs of one task; settings that only some tasks
+    have always differ between tasks."""
     kinds = table["task"].map(str) if "task" in table else pd.Series("", index=table.index)
     several = [part for _, part in table.groupby(kinds, sort=False)]
     known = {"run_id", "task", *RESULTS}

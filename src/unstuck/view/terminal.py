@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from unstuck.curve import TEST_LOSS, Curve
+from unstuck.curve import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, Curve
 from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.laws.stages import early_stop, find_stages
@@ -56,7 +56,7 @@ def _line(run: Any) -> str:
 
 
 def _expected(run: Any) -> str:
-    """What the forecaster says, in a second line, of a run that is still on its plateau."""
+    """The forecast, in a second line, for a run that is still on its plateau."""
     curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
@@ -64,17 +64,17 @@ def _expected(run: Any) -> str:
 
 
 def _ladder(curve: Curve) -> str:
-    """Excess loss, KL to each rung, specialisation; each head's attention to the groups, and what it says of them; of
-    the last row of a curve."""
+    """The last row of a curve: excess loss, KL to each rung, specialisation; for each head its attention to the groups
+    and the alignment of its values."""
     rungs = curve.rungs[-1].tolist()
     lowest = rungs.index(min(rungs))
     shown = " ".join(f"[{kl:.2f}]" if i == lowest else f"{kl:.2f}" for i, kl in enumerate(rungs))
     mass = curve.groups()[-1]  # (layers, heads, groups)
     layer = len(mass) - 1
     last = f" of layer {layer + 1}" if layer else ""
-    index = curve.last.get("specialisation", math.nan)  # there is none with fewer heads than groups
+    index = curve.last.get(SPECIALISATION, math.nan)  # undefined with fewer heads than groups
     apart = f"   specialisation{last} {index:.2f}" if index == index else ""
-    lines = [f"excess loss {curve.last['excess_loss']:.3f}   KL to the truths of 1, 2, ... groups {shown}{apart}"]
+    lines = [f"excess loss {curve.last[EXCESS_LOSS]:.3f}   KL to the truths of 1, 2, ... groups {shown}{apart}"]
     alignment = None if curve.alignment is None else curve.alignment[-1]
     for head, to_groups in enumerate(mass[layer]):
         on = " ".join(f"{part:.2f}" for part in to_groups)
@@ -84,7 +84,7 @@ def _ladder(curve: Curve) -> str:
 
 
 def _climbed(run_id: str, result: Result, out: Path) -> list[str]:
-    """The end of a run on the ladder, its stages, and what early stopping would have picked."""
+    """The last row of a run on the ladder, its stages, and the result of early stopping."""
     final = Curve.from_rows([result.final])
     if not final.rung_names or result.status == "diverged":
         return []
@@ -100,7 +100,8 @@ def _climbed(run_id: str, result: Result, out: Path) -> list[str]:
         when = f"on it from step {rung.reached:.0f}" if rung.reached is not None else f"{past} at {rung.nearest:.0f}"
         rungs.append(f"{rung.number}: {when}")
     heads = f"heads of layer {most + 1}" if len(layers) > 1 else "heads"
-    turn = f"{heads} never parted" if found.cooperation is None else f"{heads} part at step {found.cooperation:.0f}"
+    since = found.cooperation
+    turn = f"{heads} never specialised" if since is None else f"{heads} specialise at step {since:.0f}"
     near = f"nearest to rung {stop.rung}" if stop.rung else "near no rung"
     return [
         _ladder(final),
@@ -121,7 +122,7 @@ def explain_run(spec: Any, done: Executed, out: Path) -> None:
     elif status == "censored":
         reached = result.final.get(f"test_{measure}", float("nan"))
         head = f"not emerged by step {result.steps} (test {measure} {reached:.3f}, wanted {threshold:g})"
-        head += "; a larger train.max_steps goes on from here"
+        head += "; a larger train.max_steps continues it"
     elif status == "diverged":
         head = f"diverged at step {result.steps}; try a smaller optim.lr"
     else:

@@ -1,7 +1,7 @@
 """The dashboard's server: a page, its script, and JSON about theory, runs and laws. It reads DIR and writes nothing.
 
-Loopback unless told otherwise; on another host every request needs the token that is printed at the start. A page of
-another site cannot use it: the Host header must be ours, and nothing is allowed to be loaded from elsewhere.
+It listens on loopback by default; on another host every request needs the token that is printed at the start. Pages of
+other sites cannot use it: the Host header must be ours, and pages load nothing from other sites.
 """
 
 import hmac
@@ -32,7 +32,7 @@ STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "unstuck_token"
-KEEP = 75  # seconds that an idle connection is kept: longer than clients under load take between two requests
+KEEP = 75  # seconds to keep an idle connection: longer than busy clients pause between requests
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -48,7 +48,7 @@ def new_token() -> str:
 
 
 def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
-    """The application for the runs in `directory`; without a token everybody who reaches it may read."""
+    """The application for the runs in `directory`; without a token, anyone who can connect may read."""
     reader = Reader(directory)
     answers: dict[str, Answer] = {
         "/api/theory": lambda r: theory(
@@ -81,7 +81,7 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
 
 
 def _refusal(request: Request, token: str | None) -> Response | None:
-    """None for who may pass. A token in the address is put into a cookie, and out of the address."""
+    """None for an allowed request. A token in the address moves to a cookie."""
     if token is None:
         return None
     given = request.query_params.get("token")
@@ -104,7 +104,7 @@ def _json(answer: Answer, lock: threading.Lock) -> Callable[[Request], Awaitable
             found = await run_in_threadpool(text, request)
         except BadInput as e:
             return JSONResponse({"error": str(e)}, 400)
-        except Exception as e:  # a run's files may hold anything; the page says so, and the server goes on
+        except Exception as e:  # a run's files may hold anything; the server continues
             return JSONResponse({"error": f"this cannot be shown ({type(e).__name__})"}, 500)
         return Response(found, media_type="application/json")
 
@@ -151,6 +151,6 @@ def _kind(request: Request) -> Any:
 
 
 def _sizes(request: Request) -> dict[str, float]:
-    """The sizes to predict a plateau for: `d=64&T=256`, whatever else is asked for aside."""
+    """The sizes to predict a plateau for: `d=64&T=256`, without the other parameters."""
     taken = {"formula", "where", "token"}
     return {k: _real(request, k, 0.0) for k in request.query_params if k not in taken}

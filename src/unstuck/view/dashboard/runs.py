@@ -1,4 +1,4 @@
-"""What the dashboard says of the runs in a directory: read anew at every request, never written."""
+"""What the dashboard shows of the runs in a directory: read at every request, never written."""
 
 import math
 import re
@@ -30,11 +30,10 @@ class Reader:
         store = directory / "store"  # as in what `unstuck reproduce --out DIR` wrote
         self.root = (store if store.is_dir() else directory).resolve()
         self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
-        self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by what was asked of which runs
+        self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by the request and its runs
 
     def table(self) -> dict[str, Any]:
-        """Columns and rows of all runs, and of those under way how far they are and what is forecast; names of the
-        measures, and the law to begin with."""
+        """Columns and rows of all runs; progress and forecast of those in training; measures; a first law."""
         table = self._table()
         if table.empty:
             return {"columns": [], "rows": [], "running": [], "measures": MEASURES, "law": {}}
@@ -63,7 +62,7 @@ class Reader:
         return run
 
     def curve(self, run_id: str) -> dict[str, Any]:
-        """A run's measures, and the band of forecasts made along it."""
+        """The measures of a run, and the interval of its forecast at some steps."""
         directory = self.run(run_id)
         curve = directory.curve()
         if curve is None or not len(curve):
@@ -77,7 +76,7 @@ class Reader:
         return found[0] if found else {"run_id": run_id, "steps": []}
 
     def law(self, formula: str, conditions: list[str], sizes: dict[str, float]) -> dict[str, Any]:
-        """A law of the runs that meet all conditions, its residuals, and what it says of a size."""
+        """A law of the runs that meet all conditions, its residuals, and its prediction for a size."""
         table = self._table()
         if table.empty:
             raise BadInput(
@@ -153,7 +152,7 @@ def _age(path: Path) -> int:
 
 
 def _first_law(table: pd.DataFrame) -> dict[str, str]:
-    """The runs of the commonest task, and a formula of the sizes in which they differ."""
+    """The runs of the most frequent task, and a formula of the sizes in which they differ."""
     if "task" not in table:
         return {}
     tasks = table["task"].astype(str)

@@ -9,18 +9,18 @@ from unstuck.theory import Flow, blow_up_time, linearised, plateau_estimate
 from unstuck.theory.setting import Kind
 
 POINTS = 160  # of a curve
-BEYOND = 1.3  # times the plateau, that curves show
+BEYOND = 1.3  # length of the curves, in plateaus
 
 
 def theory(T: int, d: int, B: int = 1, p: float = 0.0, kind: Kind = "exact") -> dict[str, Any]:
-    """Plateau, closed forms, curves of either flow and of the linearisation, and the command that says the same."""
+    """Plateau, closed forms, curves of both flows and of the linearisation, and the equivalent command."""
     flow = Flow(T, d, B, p, kind)
     plateau = flow.plateau()
     until = BEYOND * (plateau.time or blow_up_time(flow))
     times = np.linspace(0, until, POINTS)
     estimate = plateau_estimate(flow)
     linear = linearised(flow, times)
-    early = linear.loss >= 0  # beyond, the linearisation means nothing
+    early = linear.loss >= 0  # later the linearisation is not valid
     answer: dict[str, Any] = {
         "plateau": plateau.time,
         "shown": None if plateau.time is None else f"{plateau.time:,.6g}",  # as `unstuck predict` prints it

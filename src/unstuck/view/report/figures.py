@@ -27,7 +27,7 @@ _CLAIM, _PROVENANCE = (
 
 
 def figures_of(directory: Path) -> list[dict[str, Any]]:
-    """What `unstuck reproduce` left in a directory, in the order of the catalogue."""
+    """The results of `unstuck reproduce` in a directory, in the order of the catalogue."""
     found = []
     for path in sorted(directory.glob("*.json")):
         picture = path.with_suffix(".png")
@@ -37,12 +37,12 @@ def figures_of(directory: Path) -> list[dict[str, Any]]:
         except (ValueError, OSError) as e:
             wrong = f"{type(e).__name__}: {e}"
         if wrong:
-            warnings.warn(f"{path} is passed over: {wrong}", UserWarning, stacklevel=2)
+            warnings.warn(f"{path} is skipped: {wrong}", UserWarning, stacklevel=2)
             continue
         try:
             found.append({**result, "image": _image(picture)})
         except OSError as e:
-            warnings.warn(f"{picture} is passed over: {e}", UserWarning, stacklevel=2)
+            warnings.warn(f"{picture} is skipped: {e}", UserWarning, stacklevel=2)
     order = {name: i for i, name in enumerate(entries())}
     return sorted(found, key=lambda f: order.get(f["figure"], len(order)))
 
@@ -59,7 +59,7 @@ def _image(picture: Path) -> str:
 
 
 def _wrong(result: Any) -> str:
-    """What keeps a JSON file from being a figure's result; nothing if it is one."""
+    """Why a JSON file is not a figure's result; empty if it is."""
     if not isinstance(result, dict):
         return "it is not a figure's result"
     for key, kind in _KEYS.items():

@@ -82,8 +82,14 @@ def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
 
 
 def curve_of(curve: Curve, points: int) -> dict[str, list[float | None]]:
-    """The measures of a run at so many points."""
-    return _thin(_measured(curve), points)
+    """The measures of a run in so many rows at even distances, including the first and the last."""
+    table = curve.to_frame()
+    if "attention" in curve.measures:
+        table["best_attention"] = curve.best("attention")
+    table = table[[STEP, *(m for m in MEASURES if m in table)]]
+    if len(table) > points:
+        table = table.iloc[np.unique(np.linspace(0, len(table) - 1, points).round().astype(int))]
+    return {str(c): [plain(float(v)) for v in table[c]] for c in table}
 
 
 def plain(value: Any) -> Any:
@@ -92,20 +98,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def _measured(curve: Curve) -> pd.DataFrame:
-    table = curve.to_frame()
-    if "attention" in curve.measures:
-        table["best_attention"] = curve.best("attention")
-    return table[[STEP, *(m for m in MEASURES if m in table)]]
-
-
-def _thin(curve: pd.DataFrame, points: int) -> dict[str, list[float | None]]:
-    """So many rows at even distances, including the first and the last."""
-    if len(curve) > points:
-        curve = curve.iloc[np.unique(np.linspace(0, len(curve) - 1, points).round().astype(int))]
-    return {str(c): [plain(float(v)) for v in curve[c]] for c in curve}
 
 
 def attention_of(directories: list[RunDirectory], room: float = math.inf) -> tuple[list[dict[str, Any]], int]:

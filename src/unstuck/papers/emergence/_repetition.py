@@ -85,8 +85,8 @@ def named(key: str, value: Any) -> str:
 def outcomes(table: pd.DataFrame, key: str, none: Any) -> pd.DataFrame:
     """A row for each run: `few`, `half` and `most`, its steps to 5%, 50% and 90% on clean data (infinite: never);
     `last`, its last step; by how much training-like accuracy exceeds clean accuracy when runs without repetition are at
-    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs these are
-    NaN and false. `there` says whether all of those got to 50%; where one did not, its last step is used."""
+    50% (`gap`), and at its end (`end`); whether it overfits, and whether it comes back late. Without such runs they
+    are NaN and false. `there` says whether all of those got to 50%; where one did not, its last step is used."""
     base = [(crossed(run, 0.5), run["step"].max()) for _, run in table[table[key] == none].groupby("run_id")]
     when = max((min(half, last) for half, last in base), default=np.nan)
     there = all(np.isfinite(half) for half, _ in base)

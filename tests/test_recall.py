@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
 from unstuck.probes.maps import attention_table, draw_attention
 from unstuck.runner.budget import satisfies, truncate
 from unstuck.runner.execute import execute
+from unstuck.store.shards import copy_shards
 from unstuck.store.store import Result, Store
 from unstuck.tasks.recall import Recall
 from unstuck.training.emergence import RisingCrossings
@@ -140,7 +140,7 @@ def test_joined_recall_needs_one_layer_only(tmp_path):
     result = execute(spec, Store(tmp_path))
     assert result.result.status == "emerged"
     assert result.result.plateau_steps < 600
-    assert "circuit" not in result
+    assert result.result.circuit is None
     assert not any(c.startswith("copy_") for c in Store(tmp_path).run(spec.run_id).curve().columns)
 
 
@@ -590,10 +590,10 @@ def test_a_shorter_budget_is_not_told_of_the_circuit_that_came_later(tmp_path):
     """The committed run of Figure 17 got to 50% at step 5,826, and was trained for 15,000 steps."""
     store = Store(tmp_path)
     spec = load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=3000"])
-    shutil.copytree(Path(__file__).parents[1] / "results" / "store" / spec.run_id, store.run(spec.run_id).path)
+    copy_shards(Store(Path(__file__).parents[1] / "results" / "store").archive, store.archive)
     early = execute(spec, store)
     assert (early.cached, early.result.status, early.result.steps) == (True, "censored", 3000)
-    assert "circuit" not in early
+    assert early.result.circuit is None
     assert all(step <= 3000 for step in early.result.mapped)
     late = execute(load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=15000"]), store)
     assert late.cached

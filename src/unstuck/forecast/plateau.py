@@ -12,14 +12,19 @@ from unstuck.curve import ENOUGH_ROWS
 
 Rows = NDArray[np.intp]
 Values = NDArray[np.float64]
-ROWS, PART = ENOUGH_ROWS, 4  # a plateau has so many rows at least, and lasts for a quarter of all
-SURE, STILL = 3.0, 0.02  # its halves differ by no more than so many standard errors, or by this part
-LATELY, FALL, MASTERED = 3, 0.15, 0.2  # rows that are now; by which part they lie below one that was left; if at rest
-SPIKE = 6.0  # times the usual distance from its neighbours
-ENDS = 60  # of plateaus that are tried
-ALWAYS = 0.9  # part of the rows that have a loss which is in every row: some have rows of their own
-ASTRAY = 10.0  # times the highest that a loss was in the first quarter of its rows
-TOLD = 0.0005  # part by which a loss that falls slowly falls at least
+MIN_ROWS = ENOUGH_ROWS  # of a plateau
+PLATEAU_SHARE = 4  # a plateau lasts for at least one in so many of all rows: shorter ones come and go with the noise
+STANDARD_ERRORS = 3.0  # by which the halves of a plateau may differ
+FLAT_WITHIN = 0.02  # fraction of the loss by which they may differ in any case
+RECENT_ROWS = 3  # whose median is the present loss: one row may be chance
+EXIT_FALL = 0.15  # fraction by which the present loss lies below a plateau that it has left
+SOLVED = 0.2  # fraction of its plateau at which a loss that is at rest has left it, and is not on the next one
+SPIKE = 6.0  # times the usual distance from its neighbours, from which on a row is an outlier
+MAX_ENDS = 60  # of earlier plateaus that are tried, for speed
+ALWAYS_LOGGED = 0.9  # fraction of rows with a value, from which on a loss that ends counts as not finite
+DIVERGED_TIMES = 10.0  # the present loss over the highest in the first quarter of its rows
+STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
+MIN_SLOW_FALL = 0.0005  # fraction below which a slow fall is not reported
 
 
 @dataclass
@@ -102,30 +107,30 @@ def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
         >>> plateau_left([3, 2] + [1.0] * 20 + [0.8, 0.5, 0.3, 0.1]), plateau_left([3, 2] + [1.0] * 20)
         ((2, 22), None)
     """
-    if len(losses) < ROWS:
+    if len(losses) < MIN_ROWS:
         return None
-    rows, now = _Rows(losses), median(losses[-LATELY:])
+    rows, now = _Rows(losses), median(losses[-RECENT_ROWS:])
     stands = _since(rows, len(losses)) is not None
-    for end in range(len(losses) - 1, ROWS - 1, -max(1, len(losses) // ENDS)):
+    for end in range(len(losses) - 1, MIN_ROWS - 1, -max(1, len(losses) // MAX_ENDS)):
         start = _since(rows, end)
         if start is None:
             continue
         level = median(losses[start:end])
-        low = level - FALL * abs(level)
-        if now < low + min(0.0, rows.drift(start, end)) and not (stands and (level <= 0 or now > MASTERED * level)):
-            below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + LATELY])) < low)
+        low = level - EXIT_FALL * abs(level)
+        if now < low + min(0.0, rows.drift(start, end)) and not (stands and (level <= 0 or now > SOLVED * level)):
+            below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + RECENT_ROWS])) < low)
             return start, next(below)
     return None
 
 
-def diverged(steps: Values, losses: Values) -> str | None:
+def divergence(steps: Values, losses: Values) -> str | None:
     """Is a loss no number any more, or far above where it was? In what way; None where it is not. One that was in every
     row, and for a while has been in none, is no number any more; one that is logged now and then may just not have come
     yet.
 
     Examples:
         >>> steps = np.arange(20.0)
-        >>> diverged(steps, np.where(steps < 12, 1.0, np.nan)), diverged(steps, np.where(steps < 12, 1.0, 50.0))
+        >>> divergence(steps, np.where(steps < 12, 1.0, np.nan)), divergence(steps, np.where(steps < 12, 1.0, 50.0))
         ('not finite', 'far above its start')
     """
     there = np.isfinite(losses)
@@ -133,31 +138,31 @@ def diverged(steps: Values, losses: Values) -> str | None:
     if not len(known) or np.isinf(losses[-1]):
         return "not finite"
     gaps = np.diff(np.unique(at))
-    always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS
+    always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS_LOGGED
     if len(gaps) and always and steps[-1] - at[-1] > 2 * gaps.max():
         return "not finite"
-    before = np.abs(known[: max(LATELY, len(known) // PART)])
-    far = len(known) > 2 * LATELY and np.median(known[-LATELY:]) > ASTRAY * before.max() > 0
+    before = np.abs(known[: max(RECENT_ROWS, len(known) // PLATEAU_SHARE)])
+    far = len(known) > 2 * RECENT_ROWS and np.median(known[-RECENT_ROWS:]) > DIVERGED_TIMES * before.max() > 0
     return "far above its start" if far else None
 
 
 def falls_slowly(losses: Sequence[float]) -> float | None:
     """By which part of itself a loss that counts as still fell from the first half of its rows to the second, if that
     is more than noise, and worth telling; None where it is not."""
-    if len(losses) < ROWS:
+    if len(losses) < MIN_ROWS:
         return None
     first, second, noise = halves(losses)
     fell = first - second
-    return fell / abs(first) if fell > max(SURE * noise, TOLD * abs(first)) else None
+    return fell / abs(first) if fell > max(STANDARD_ERRORS * noise, MIN_SLOW_FALL * abs(first)) else None
 
 
 def _without_spikes(losses: Values) -> Values:
     """Rows far from their neighbours, as the first often is, take their median: one alone would look like noise."""
-    if len(losses) < ROWS:
+    if len(losses) < MIN_ROWS:
         return losses
     around = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(losses, 2, "reflect"), 5), axis=1)
     away = np.abs(losses - around)
-    return np.where(away > SPIKE * 1.4826 * np.median(away), around, losses)
+    return np.where(away > SPIKE * STD_PER_MAD * np.median(away), around, losses)
 
 
 class _Rows:
@@ -170,11 +175,11 @@ class _Rows:
         self.sums, self.squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (away, away**2))
 
     def still(self, starts: Rows, ends: Rows) -> NDArray[np.bool_]:
-        """Do the two halves of each stretch differ by no more than their noise, or by no more than STILL?"""
+        """Do the two halves of each stretch differ by no more than their noise, or by no more than FLAT_WITHIN?"""
         half = (ends - starts) // 2
         first, second = (self._moments(a, a + half) for a in (starts, ends - half))
         noise = np.sqrt((first[1] + second[1]) / half)
-        allowed = np.maximum(SURE * noise, STILL * np.abs(first[0] + self.middle))
+        allowed = np.maximum(STANDARD_ERRORS * noise, FLAT_WITHIN * np.abs(first[0] + self.middle))
         return np.asarray(np.abs(first[0] - second[0]) <= allowed)
 
     def drift(self, start: int, end: int) -> float:
@@ -192,18 +197,20 @@ class _Rows:
 
 def _since(rows: _Rows, end: int) -> int | None:
     """The first row from which on the first `end` rows stand still, and stood still at once."""
-    least = max(ROWS, end // PART)
+    least = max(MIN_ROWS, end // PLATEAU_SHARE)
     if end < least:
         return None
     starts = np.arange(end - least + 1)
     ends = np.full_like(starts, end)
-    begun = starts + np.maximum(ROWS, (ends - starts) // PART)
+    begun = starts + np.maximum(MIN_ROWS, (ends - starts) // PLATEAU_SHARE)
     found = np.flatnonzero(rows.still(starts, ends) & rows.still(starts, begun))
     if not len(found):
         return None
     losses = rows.losses[found[0] : end]
     level = float(np.median(losses))
-    spread = SURE * 1.4826 * float(np.median(np.abs(losses - level)))
-    if np.median(losses[-LATELY:]) < level - max(spread, FALL * abs(level)):  # it is falling just now
+    spread = STANDARD_ERRORS * STD_PER_MAD * float(np.median(np.abs(losses - level)))
+    if np.median(losses[-RECENT_ROWS:]) < level - max(spread, EXIT_FALL * abs(level)):  # it is falling just now
         return None
-    return int(found[0] + np.argmax(losses <= level + max(spread, 0.02 * abs(level))))  # the first are on their way
+    return int(
+        found[0] + np.argmax(losses <= level + max(spread, FLAT_WITHIN * abs(level)))
+    )  # the first are on their way

@@ -11,14 +11,15 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from unstuck.curve import STEP, Curve, Source, is_loss
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.store.store import RunDirectory
 
-from .plateau import LATELY, diverged
+from ._old import old_names
+from .loss import diverged
+from .outcome import Event, Forecast, Outcome
 
 STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
@@ -42,6 +43,18 @@ def read_curve(source: str | Path) -> Curve:
     else:
         raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
     return Curve.from_frame(_by_step(table, source), _whose(path))
+
+
+def finished(source: Path, curve: Curve) -> Forecast | None:
+    """The outcome of a run directory that has ended, from its own record; None where there is still something to
+    predict."""
+    row = RunDirectory(source).row() if source.is_dir() else None
+    if row is None or row["status"] not in (Outcome.EMERGED, Outcome.DIVERGED):
+        return None
+    outcome = Outcome(row["status"])
+    last = float(curve.steps[-1])
+    step = (row["plateau_steps"] or last) if outcome is Outcome.EMERGED else None
+    return Forecast(outcome, last, curve.loss_name or "", Event.TASK, step)
 
 
 def _whose(path: Path) -> Source:
@@ -200,14 +213,4 @@ def _steps(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype(float)
 
 
-def astray(curve: Curve, column: str) -> str | None:
-    """In what way a loss of a curve, in the order of steps, has diverged; None where it has not. One that is no longer
-    written has not where another one is; and what is not called a loss may rise."""
-    losses = curve.values(column)
-    why = diverged(curve.steps, losses)
-    if why is None or np.isinf(losses[-1]):
-        return why
-    if why != "not finite":
-        return why if "loss" in column.lower() else None
-    others = [curve.values(c)[-LATELY:] for c in curve.losses if c != column]
-    return None if others and np.isfinite(others).any() else why
+__getattr__ = old_names(__name__, {"astray": diverged})

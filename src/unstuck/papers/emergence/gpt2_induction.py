@@ -17,8 +17,8 @@ from torch import Tensor
 from unstuck.attach import Watch
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
-from unstuck.forecast.forecaster import FORMED, Forecaster
-from unstuck.papers.emergence._protocol import moments
+from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
+from unstuck.forecast.runs import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 from unstuck.runner.cost import GPU_STEP
@@ -136,14 +136,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name, rows in table.groupby("data", sort=False):
         curve = Curve.from_frame(rows, "watch")
         best, steps = curve.best("induction"), curve.steps
-        for level, what in ((2 * best[0], "twice its start"), (FORMED, f"{FORMED:g}")):
+        for level, what in ((2 * best[0], "twice its start"), (INDUCTION_FORMED, f"{INDUCTION_FORMED:g}")):
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
-        formed = np.flatnonzero(best >= FORMED)
+        formed = np.flatnonzero(best >= INDUCTION_FORMED)
         until = float(steps[formed[0]] if len(formed) else steps[-1])
         said = {step: Forecaster("induction").from_attention(part) for step, part in moments(curve, until)}
-        seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
+        seen = ", ".join(f"{step:,.0f}: {f.step:,.0f}" for step, f in said.items() if f.step is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))

@@ -23,7 +23,7 @@ from unstuck.forecast.loss import diverged, from_loss
 from unstuck.forecast.outcome import LossNotes, Notes
 from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
-from unstuck.forecast.runs import MeasuredRun, emerged_runs
+from unstuck.forecast.runs import STANDARD, MeasuredRun, emerged_runs
 from unstuck.forecast.signals import available, entropy_drop, gain, head_divergence, two_step_gain
 from unstuck.forecast.sources import read_curve
 from unstuck.runner.execute import execute
@@ -631,14 +631,15 @@ def test_scores_by_hand():
 
 def test_gradients_are_compared_between_parts_of_the_plateau():
     steps = np.arange(0, 2001, 10)
+    settings = {**STANDARD, **evaluation.NEGATIVE_CONTROL, "name": "single_location", "p": 0.0}
     runs = [
         MeasuredRun(
-            {**evaluation.NEGATIVE_CONTROL, "plateau": end},
+            {**settings, "plateau": end},
             Curve.of(pd.DataFrame({"step": steps, "grad_norm": np.where(steps < at, 4.0, 3.0)})),
         )
         for end, at in ((1000.0, 550), (800.0, 440))
     ]
-    other = MeasuredRun({**evaluation.NEGATIVE_CONTROL, "d": 99, "plateau": 400.0}, runs[0].curve)  # of another size
+    other = MeasuredRun({**settings, "d": 99, "plateau": 400.0}, runs[0].curve)  # of another size
     never = pd.DataFrame({"step": steps, "grad_norm": np.where(steps < 500, 4.0, 2.0), "kind": "shuffled", "seed": 10})
     found = evaluation.gradient_norms([*runs, other], never)
     assert found.to_numpy().tolist() == [["emerge", 0.75], ["emerge", 0.75], ["cannot", 0.5]]

@@ -202,14 +202,16 @@ def _columns(attention: np.ndarray) -> dict[str, Any]:
     return {k: v for layer, values in enumerate(attention) for k, v in head_columns("attention", layer, values).items()}
 
 
-def gradient_norms(emerging: list[MeasuredRun], negative_controls: pd.DataFrame) -> pd.DataFrame:
-    """Norm of the gradient late in the plateau over that early in it (`said`): in runs that emerge, and at the same
-    steps in runs of that size that cannot."""
-    alike = [run for run in emerging if all(run[k] == size for k, size in NEGATIVE_CONTROL.items())]
+def gradient_norms(emerged: list[MeasuredRun], controls: pd.DataFrame) -> pd.DataFrame:
+    """Norm of the gradient late in the plateau over that early in it (`said`): in standard runs of regression that
+    emerged, and at the same steps in negative controls of that size that learn."""
+    plain = [run for run in emerged if run.is_regression and run.is_standard and not run["p"]]
+    alike = [run for run in plain if all(run[k] == size for k, size in NEGATIVE_CONTROL.items())]
     curves = [("emerge", run["plateau"], run.curve) for run in alike]
     if alike:
         end = float(np.mean([run["plateau"] for run in alike]))
-        never = (Curve.from_frame(rows, "run") for _, rows in negative_controls.groupby(["kind", "seed"]))
+        learning = controls[controls["kind"] != "learning rate 0"]
+        never = (Curve.from_frame(rows, "run") for _, rows in learning.groupby(["kind", "seed"]))
         curves += [("cannot", end, curve) for curve in never]
     rows = []
     for which, end, curve in curves:

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.forecast import evaluation
-from unstuck.forecast.evaluation import CORRECTED, GROUPS, NEGATIVE_CONTROL, WITH_LAW, scores
+from unstuck.forecast.evaluation import scores
 from unstuck.forecast.fitting import held_out_sets
 from unstuck.forecast.runs import MeasuredRun, finished_runs
 from unstuck.papers.emergence import fig3_left, fig3_middle, fig3_right, fig4_law, fig13
@@ -34,7 +34,7 @@ METHODS = {
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
 WORDS = {method: label for method, (_, label) in METHODS.items()}
-WORDS |= {"two_step_gain": "attention and copying", CORRECTED: "the same, corrected as for regression"}
+WORDS |= {"two_step_gain": "attention and copying", evaluation.CORRECTED: "the same, corrected as for regression"}
 #: Sets of runs: in words, and the methods that forecast them.
 SETS = {
     "between": (
@@ -50,7 +50,10 @@ SETS = {
     "other layers and heads": ("other layers and heads", ["gain", "entropy_drop"]),
     "other rates and batches": ("other rates and batches", ["gain", "entropy_drop"]),
     "one layer": ("one layer", ["gain", "entropy_drop"]),
-    "recall": ("recall", ["two_step_gain", CORRECTED, "gain", "progress law", "entropy_drop", "twice elapsed"]),
+    "recall": (
+        "recall",
+        ["two_step_gain", evaluation.CORRECTED, "gain", "progress law", "entropy_drop", "twice elapsed"],
+    ),
     "recall since": ("recall, made since", ["two_step_gain", "gain", "entropy_drop", "twice elapsed"]),
 }
 #: The rows that someone with a stuck run needs first.
@@ -71,8 +74,8 @@ AIM, COVERAGE_AIM = {"15-30%": 0.2, "30-50%": 0.08}, (0.7, 0.9)
 JUDGED = ("gain and law", "gain", "two_step_gain", "entropy_drop", "head_divergence")
 QUIET_AIM = 0.9  # of runs that cannot emerge, in which no signal should be present
 FEW = 10  # answers below which a median is not shown
-LOSS, NEGATIVE, UNFINISHED, GRADIENT = "loss", "negative controls", "not emerged", "gradient norm"
-NOISE = "made-up noise"
+LOSS, NEGATIVE, UNFINISHED = "loss", "negative controls", "not emerged"  # values in the table
+GRADIENT, NOISE = "gradient norm", "made-up noise"
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -97,10 +100,11 @@ def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.
             parts.append(_example(chosen, EXAMPLES[name][1]).assign(set=name))
         if name == "between" and store is not None:
             parts.append(evaluation.signs_in_noise(fitted.calibrations).assign(set=NOISE))
-            controls = _negative_controls(store.parent / "negative_controls.csv")
-            if controls is not None:
+            if (file := store.parent / "negative_controls.csv").is_file():
+                controls = pd.read_csv(file)
+                controls = controls[controls["seed"] >= FIRST_TEST_SEED]
                 parts.append(evaluation.false_signs(controls, fitted).assign(set=NEGATIVE))
-                parts.append(_gradients(emerged, controls).assign(set=GRADIENT))
+                parts.append(evaluation.gradient_norms(emerged, controls).assign(set=GRADIENT))
             late = [run for run in every if not run["emerged"]]
             parts.append(evaluation.ended_too_soon(late, fitted.calibrations).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -112,20 +116,6 @@ def _example(chosen: list[MeasuredRun], measure: str) -> pd.DataFrame:
     run = max(plain or chosen, key=lambda run: run["plateau"])
     said = run.curve.to_frame()[["step", measure]].rename(columns={measure: "said"})
     return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
-
-
-def _negative_controls(file: Path) -> pd.DataFrame | None:
-    """Curves of runs that cannot emerge, without those that were seen when the rule was chosen."""
-    if not file.is_file():
-        return None
-    curves = pd.read_csv(file)
-    return curves[curves["seed"] >= FIRST_TEST_SEED]
-
-
-def _gradients(emerged: list[MeasuredRun], controls: pd.DataFrame) -> pd.DataFrame:
-    """Norms of the gradient, in runs of Figure 3 and in those that learn but cannot emerge."""
-    standard = [run for run in emerged if run.is_regression and not run["p"] and run.is_standard]
-    return evaluation.gradient_norms(standard, controls[controls["kind"] != "learning rate 0"])
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -146,8 +136,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, column in ((middle, "error"), (right, "coverage")):
         label = "attention and law, larger sizes"
         ax.plot(_places(wider), wider[column], "s:", ms=4, color=BLUE, mfc="white", label=label)
-        ax.set_xticks(range(len(GROUPS)), GROUPS)
-        ax.set(xlabel="fraction of the plateau elapsed", xlim=(-0.4, len(GROUPS) - 0.6))
+        ax.set_xticks(range(len(evaluation.GROUPS)), evaluation.GROUPS)
+        ax.set(xlabel="fraction of the plateau elapsed", xlim=(-0.4, len(evaluation.GROUPS) - 0.6))
     middle.set(yscale="log", ylabel="median error of the forecast", ylim=(0.03, 6))
     middle.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["5%", "10%", "20%", "50%", "100%", "200%", "500%"])
     middle.minorticks_off()
@@ -158,7 +148,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _places(rows: pd.DataFrame) -> list[int]:
-    return [GROUPS.index(str(name)) for name in rows["elapsed"]]
+    return [evaluation.GROUPS.index(str(name)) for name in rows["elapsed"]]
 
 
 def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> None:
@@ -186,7 +176,7 @@ def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> N
 
 def compare(table: pd.DataFrame) -> list[Claim]:
     sets = {name: (table[table["set"] == name], methods) for name, (_, methods) in SETS.items()}
-    claims = [claim for name, (part, methods) in sets.items() for claim in _errors(part, name, methods)]
+    claims = [_error(part, name, m) for name, (part, methods) in sets.items() for m in _given(methods, part)]
     claims += _together(sets["recall since"][0])
     claims += [claim for name, (part, methods) in sets.items() for claim in _aimed(part, name, methods)]
     claims += [_against_law(sets[name][0], name) for name in ("between", "beyond") if len(sets[name][0])]
@@ -198,12 +188,6 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 def _new(quantity: str, ours: str, note: str = "") -> Claim:
     return Claim(quantity, ours, None, None, note)
-
-
-def _errors(part: pd.DataFrame, name: str, methods: list[str]) -> Iterator[Claim]:
-    for method in _given(methods, part):
-        about = f"{name}, {part['run_id'].nunique()} runs"
-        yield _claim(about, method, scores(part[part["method"] == method]))
 
 
 def _of_unfinished(table: pd.DataFrame) -> Iterator[Claim]:
@@ -220,14 +204,14 @@ def _of_unfinished(table: pd.DataFrame) -> Iterator[Claim]:
 
 def _of_negative_controls(table: pd.DataFrame) -> Iterator[Claim]:
     quiet = table["said"].astype(float) == 0
-    for method, rows in table[table["method"] != WITH_LAW].groupby("method", sort=False):
+    for method, rows in table[table["method"] != evaluation.WITH_LAW].groupby("method", sort=False):
         at_end, always = int(quiet[rows.index].sum()), int((quiet[rows.index] & (rows["signs"] == 0)).sum())
         aim = QUIET_AIM * len(rows)
         met = "met" if always >= aim else "met at the end only" if at_end >= aim else "not met"
         note = f"at their end; at no time in {always} of {len(rows)}, with signs in {rows['signs'].sum():.0f} of the "
         note += f"{rows['asked'].sum():.0f} answers before the end; the aim, nine, is {met}"
         yield _new(f"runs that cannot emerge: no sign in {method}", f"{at_end} of {len(rows)}", note)
-    both = table[table["method"] == WITH_LAW]
+    both = table[table["method"] == evaluation.WITH_LAW]
     if len(both):
         note = "at their end, where the law is refuted and left out; before that its prediction is given: "
         note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
@@ -249,19 +233,15 @@ def _aimed(part: pd.DataFrame, name: str, methods: list[str]) -> Iterator[Claim]
     for method in (m for m in _given(methods, part) if m in JUDGED):
         scored = scores(part[part["method"] == method]).set_index("elapsed")
         scored = scored[scored["answered"] >= FEW]
-        near = [scored["error"].get(group, np.inf) <= most for group, most in AIM.items()]
+        near = [group for group, most in AIM.items() if scored["error"].get(group, np.inf) <= most]
         held = scored["coverage"].round(2).between(*COVERAGE_AIM)  # as it is shown
         outside = ", ".join(f"{x:.0%} at {group}" for group, x in scored.loc[~held, "coverage"].items())
-        words = "errors met" if all(near) else f"errors met at {_where(near)} only" if any(near) else "errors not met"
+        words = "errors met" if len(near) == len(AIM) else f"errors met at {near[0]} only" if near else "errors not met"
         words += ", intervals met" if held.all() and len(held) else f", intervals not ({outside or 'too few answers'})"
         said.append(f"{WORDS.get(method, method)}: {words}")
     if said:
         about = f"{name}: the aim, errors of at most 20% at 15-30% and 8% at 30-50%, intervals that hold 70 to 90%"
         yield _new(about, "; ".join(said))
-
-
-def _where(near: list[bool]) -> str:
-    return ", ".join(group for group, there in zip(AIM, near, strict=True) if there)
 
 
 def _of_gradients(part: pd.DataFrame) -> list[Claim]:
@@ -272,7 +252,7 @@ def _of_gradients(part: pd.DataFrame) -> list[Claim]:
     if len(shown) < 2:
         return []
     text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
-    size = ", ".join(f"{k} = {v}" for k, v in NEGATIVE_CONTROL.items())
+    size = ", ".join(f"{k} = {v}" for k, v in evaluation.NEGATIVE_CONTROL.items())
     about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
     return [_new(about, text, "medians and extremes")]
 
@@ -296,8 +276,10 @@ def _rows(table: pd.DataFrame, sets: dict[str, tuple[str, list[str]]]) -> pd.Dat
             scored = scores(part[part["method"] == method]).set_index("elapsed")
             row = {"runs": "" if found else f"{words} ({part['run_id'].nunique()})"}
             row["forecast by"] = WORDS.get(method, method)
-            found.append(row | {group: _cell(scored.loc[group]) for group in GROUPS if group in scored.index})
-        if found and any(found[0].get(group, "–") != "–" for group in GROUPS):
+            found.append(
+                row | {group: _cell(scored.loc[group]) for group in evaluation.GROUPS if group in scored.index}
+            )
+        if found and any(found[0].get(group, "–") != "–" for group in evaluation.GROUPS):
             rows += found  # unless even the best method has too few answers
     return pd.DataFrame(rows).fillna("–")
 
@@ -332,10 +314,9 @@ def _summary(said: pd.DataFrame) -> str:
         return "none"
     off = np.log(said["said"] / said["plateau"])
     held = said["plateau"].between(said["low"], said["high"]).sum()
-    text = (
-        f"median error {np.expm1(off.abs().median()):.0%} (bias {np.expm1(off.median()):+.0%}), the 80% interval holds "
-    )
-    return text + f"{held} of {len(said)}, the first at {said['elapsed'].min():.0%} of the plateau"
+    error = f"median error {np.expm1(off.abs().median()):.0%} (bias {np.expm1(off.median()):+.0%})"
+    first = f"the first at {said['elapsed'].min():.0%} of the plateau"
+    return f"{error}, the 80% interval holds {held} of {len(said)}, {first}"
 
 
 def _against_law(part: pd.DataFrame, name: str) -> Claim:
@@ -344,22 +325,25 @@ def _against_law(part: pd.DataFrame, name: str) -> Claim:
     scored = {m: scores(part[part["method"] == m]).set_index("elapsed") for m in ("gain and law", "law")}
     ratio = (scored["gain and law"]["pinball"] / scored["law"]["pinball"]).dropna()
     text = ", ".join(f"{x:.2f} ({group})" for group, x in ratio.items())
-    half = GROUPS.index("50-70%")
-    met = all(x < (1.05 if GROUPS.index(str(group)) < half else 1.0) for group, x in ratio.items())
+    half = evaluation.GROUPS.index("50-70%")
+    met = all(x < (1.05 if evaluation.GROUPS.index(str(group)) < half else 1.0) for group, x in ratio.items())
     note = f"the aim, at most 1.05 before 50% and below 1 from there on, is {'met' if met else 'not met'}"
     return _new(f"{name}: pinball loss of attention gain and law over that of the law alone", text, note)
 
 
-def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
+def _error(part: pd.DataFrame, name: str, method: str) -> Claim:
+    scored = scores(part[part["method"] == method])
     rows = scored[scored["answered"] >= FEW].sort_values("elapsed")
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
     bias = f"bias {', '.join(f'{b:+.0%}' for b in rows['bias'])}; " if len(rows) else ""
-    cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
-    pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
-    held = len(rows) and rows["coverage"].notna().all()
-    interval = f"the 80% interval holds {cover}; pinball loss {pinball}" if held else "no interval"
-    answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
-    silent = bool((scored["answered"] < scored["forecasts"]).any())
-    silence = f"; it answered {answered}" if silent else ""
+    interval = "no interval"
+    if len(rows) and rows["coverage"].notna().all():
+        interval = f"the 80% interval holds {', '.join(f'{c:.0%}' for c in rows['coverage'])}; "
+        interval += f"pinball loss {', '.join(f'{x:.3f}' for x in rows['pinball'])}"
+    silence = ""
+    if (scored["answered"] < scored["forecasts"]).any():
+        answers = (f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
+        silence = f"; it answered {', '.join(answers)}"
     shown = method.replace("two_step_gain", WORDS["two_step_gain"]).replace("gain", "attention gain")
-    return _new(f"{name}, by {shown}: median error", errors or "too few answers", f"{bias}{interval}{silence}")
+    about = f"{name}, {part['run_id'].nunique()} runs, by {shown}: median error"
+    return _new(about, errors or "too few answers", f"{bias}{interval}{silence}")

@@ -754,13 +754,13 @@ def test_a_step_may_be_missing_in_a_column_of_whole_numbers(tmp_path):
 
 
 def test_what_is_dropped_of_a_curve_is_said(tmp_path):
-    """Steps that begin anew each epoch, and a loss with decimal commas."""
+    """Steps that start again each epoch, and a loss with decimal commas."""
     path = tmp_path / "curve.csv"
     path.write_text("step,loss\n" + "\n".join(f"{k % 20},{1 / (k + 1)}" for k in range(100)))
-    with pytest.warns(UserWarning, match="80 of 100 rows have a step that stood before.*begin anew each epoch"):
+    with pytest.warns(UserWarning, match="80 of 100 rows"):
         assert len(read_curve(path)) == 20
     path.write_text("step,loss\n" + "\n".join(f'{k},"0,5{k}"' for k in range(9)))
-    with pytest.warns(UserWarning, match="column loss holds no numbers, but such as '0,50'"):
+    with pytest.warns(UserWarning, match="column loss .*'0,50'"):
         assert read_curve(path).columns == ["step"]
 
 

@@ -91,7 +91,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _separator(header: str) -> str:
-    """What stands between names where it is not a comma."""
+    """The separator of a header that has no commas."""
     return next((sep for sep in (";", "\t") if sep in header), "")
 
 
@@ -141,8 +141,8 @@ FULL, FIRST, LAST = 1, 2, 4
 
 
 def _records(content: bytes) -> Iterator[bytes]:
-    """The records of a .wandb file, which is a LevelDB log behind a header of its own: blocks of 32 KB, in each of them
-    pieces with a checksum, a length and a type; a record that does not fit goes on in the next block."""
+    """The records of a .wandb file. It is a LevelDB log after a header: blocks of 32 KB with pieces that have a
+    checksum, a length and a type; a record that does not fit continues in the next block."""
     at, parts = WANDB_HEADER, b""
     while at + RECORD_HEADER <= len(content):
         left = BLOCK - at % BLOCK
@@ -166,7 +166,9 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     numbers = table.apply(pd.to_numeric, errors="coerce")
     steps = _steps(table[name])
-    if STEP_ENDS.search(name.lower()) and "_step" in numbers:  # other calls of the logger say nothing of the trainer
+    if (
+        STEP_ENDS.search(name.lower()) and "_step" in numbers
+    ):  # rows of other calls of the logger have no step of the trainer
         order = numbers["_step"].sort_values(kind="stable").index
         steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)
@@ -185,19 +187,19 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 
 
 def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:
-    """Columns that hold something, but no number, such as 0,55 with a comma, are dropped; that is said of a loss."""
+    """Warn that a loss is left out whose column has text and no numbers, such as 0,55 with a comma."""
     for name in filter(is_loss, numbers):
         if numbers[name].isna().all() and table[name].notna().any():
             like = table[name].dropna().iloc[0]
-            warnings.warn(f"column {name} holds no numbers, but such as {str(like)!r}; it is left out", stacklevel=4)
+            warnings.warn(f"column {name} has no numbers but text such as {str(like)!r}; it is left out", stacklevel=4)
 
 
 def _warn_of_epochs(numbers: pd.DataFrame) -> None:
-    """Where steps begin anew each epoch most rows would be lost without a word."""
+    """Warn where steps start again each epoch: most rows would be lost silently."""
     again = max((numbers.loc[numbers[c].notna(), "step"].duplicated().sum() for c in numbers if c != "step"), default=0)
     if again > len(numbers) / 10:
-        message = f"{again} of {len(numbers)} rows have a step that stood before: of each step the last row counts"
-        warnings.warn(f"{message}. Do steps begin anew each epoch? They must go on", UserWarning, stacklevel=4)
+        message = f"{again} of {len(numbers)} rows repeat a step; only the last row of each step is used"
+        warnings.warn(f"{message}. Steps must not start again each epoch", UserWarning, stacklevel=4)
 
 
 def _step_column(table: pd.DataFrame) -> str | None:
@@ -207,7 +209,7 @@ def _step_column(table: pd.DataFrame) -> str | None:
 
 
 def _steps(column: pd.Series) -> pd.Series:
-    """As numbers; 12,000 is one, of steps, which have no decimals."""
+    """As numbers; 12,000 is one, since steps have no decimals."""
     if not pd.api.types.is_numeric_dtype(column):
         column = column.map(lambda x: x.replace(",", "") if isinstance(x, str) and THOUSANDS.fullmatch(x) else x)
     return pd.to_numeric(column, errors="coerce").astype(float)

@@ -13,7 +13,7 @@ from unstuck.training.emergence import next_measurement
 
 from .diversity import DiversitySchedule
 
-ADVICE = 5  # times in its patience that the schedule gets the loss on clean data: often enough to end in time
+ADVICE = 5  # times in its patience that the schedule gets the loss on clean data
 
 
 class Repetition:

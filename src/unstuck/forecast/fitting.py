@@ -1,8 +1,9 @@
 """How the forecaster is fitted: calibrations of its signals and a power law, on some regression runs; others are held
 out for evaluation."""
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,13 @@ from unstuck.laws import PowerLaw, fit_power_law
 
 from .calibration import Calibration, by_theory, calibrate
 from .prior import FORMULAS, estimate, extrapolation_error
-from .runs import MeasuredRun
+from .runs import STANDARD, MeasuredRun
 from .selection_runs import RECALL
 from .signals import SIGNALS, chance
 
 LAW = FORMULAS["single_location"]
 CALIBRATED = ("gain", "entropy_drop", "head_divergence")  # signals that regression runs have
-Rule = Callable[[MeasuredRun], bool]
+SIZES = ("d", "T", "B", "p")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Fitted:
 
     def prior(self, sizes: dict[str, Any]) -> tuple[float, float]:
         """The step that the law predicts, and the standard deviation of its logarithm."""
-        return estimate(self.law, self.law_error, {k: sizes[k] for k in ("d", "T", "B")})[:2]
+        return estimate(self.law, self.law_error, {k: sizes[k] for k in SIZES[:3]})[:2]
 
 
 def fit(runs: list[MeasuredRun]) -> Fitted:
@@ -65,76 +66,35 @@ def _observations(runs: list[MeasuredRun], signal: str, middle: float) -> Iterat
             yield values[len(part) - 1], ahead, run["plateau"] > middle, start
 
 
-# -- held-out runs
-
-
-def between(run: MeasuredRun) -> bool:
-    """Held out: every second cell of the grid of (d, T, B), like the fields of one colour of a chessboard; runs with
-    p > 0; seeds from 2 on."""
-    return bool(_unseen_size(run) or run["p"] > 0 or run["seed"] >= 2)
-
-
-def beyond(run: MeasuredRun) -> bool:
-    """Held out: runs larger by a factor of two in d, T or B than those fitted on; runs with p > 0."""
-    return bool(run["d"] >= 64 or run["T"] >= 128 or run["B"] >= 8 or run["p"] > 0)
-
-
-def _unseen_size(run: MeasuredRun) -> bool:
-    return round(math.log2(run["d"]) + math.log2(run["T"]) + math.log2(run["B"])) % 2 == 1
-
-
-def _regression(run: MeasuredRun) -> bool:
-    return run.is_regression and bool(run["optim"] == "adam")
-
-
-def _deep(run: MeasuredRun) -> bool:
-    return _regression(run) and bool(run["layers"] > 1)
-
-
-def _standard(run: MeasuredRun) -> bool:
-    return _deep(run) and run.is_standard
-
-
-def _plain(run: MeasuredRun) -> bool:
-    return _standard(run) and not run["p"]
-
-
-def _other(run: MeasuredRun) -> bool:
-    return _deep(run) and between(run) and not run.is_standard
-
-
-def _same_rates(run: MeasuredRun) -> bool:
-    """Does it differ from standard in layers, heads and their width alone? Such runs, of other sizes, are fitted on."""
-    return run.has_standard("batch", "lr", "optim")
-
-
-def _recall(run: MeasuredRun) -> bool:
-    return bool(run["name"] == "recall")
-
-
-SPLITS: dict[str, Rule] = {"between": between, "beyond": beyond}
-#: For each split the sets of runs that are evaluated, and which runs belong to a set.
-HELD_OUT: dict[str, dict[str, Rule]] = {
-    "between": {
-        "between": lambda run: _plain(run) and _unseen_size(run),
-        "other seeds": lambda run: _plain(run) and between(run) and not _unseen_size(run),
-        "cross-sample repetition": lambda run: _standard(run) and bool(run["p"]),
-        "other layers and heads": lambda run: _other(run) and _same_rates(run),
-        "other rates and batches": lambda run: _other(run) and not _same_rates(run),
-        "one layer": lambda run: _regression(run) and bool(run["layers"] == 1),
-        "recall": lambda run: _recall(run) and run["run_id"] in RECALL,
-        "recall since": lambda run: _recall(run) and run["run_id"] not in RECALL,
-    },
-    "beyond": {"beyond": lambda run: _plain(run) and beyond(run)},
-}
-
-
 def held_out_sets(runs: list[MeasuredRun]) -> Iterator[tuple[str, list[MeasuredRun], Fitted]]:
-    """Name of a set of held-out runs, the runs, and what they are forecast with."""
-    for split, held_out in SPLITS.items():
-        tuning = [run for run in runs if _deep(run) and not held_out(run)]
-        if not tuning:
-            continue
-        fitted = fit(tuning)
-        for name, belongs in HELD_OUT[split].items():
-            yield name, [run for run in runs if belongs(run)], fitted
+    """Name of a set of held-out runs, the runs, and what they are forecast with: regression runs of two layers or more.
+
+    `between` holds out every second cell of the grid of (d, T, B), like the fields of one colour of a chessboard, runs
+    with p > 0, and seeds from 2 on; `beyond` holds out runs that are larger by a factor of two in d, T or B, and runs
+    with p > 0. `other layers and heads` differ from the standard in these alone; runs like them are fitted on.
+    """
+    run = pd.DataFrame([run.settings for run in runs]).reindex(columns=[*STANDARD, *SIZES, "name", "seed", "run_id"])
+    regression = (run["name"] == "single_location") & (run["optim"] == "adam")
+    deep, one_layer = regression & (run["layers"] > 1), regression & (run["layers"] == 1)
+    same_rates = (run[["batch", "lr", "optim"]] == [STANDARD[k] for k in ("batch", "lr", "optim")]).all(axis=1)
+    standard = deep & (run[[*STANDARD]] == [*STANDARD.values()]).all(axis=1)
+    plain, repeated = standard & (run["p"] == 0), run["p"] > 0
+    unseen_size = np.log2(run["d"] * run["T"] * run["B"]).round() % 2 == 1
+    between = unseen_size | repeated | (run["seed"] >= 2)
+    beyond = (run["d"] >= 64) | (run["T"] >= 128) | (run["B"] >= 8) | repeated
+    recall, seen = run["name"] == "recall", run["run_id"].isin(RECALL)
+    sets = {
+        "between": plain & unseen_size,
+        "other seeds": plain & between & ~unseen_size,
+        "cross-sample repetition": standard & repeated,
+        "other layers and heads": deep & between & ~standard & same_rates,
+        "other rates and batches": deep & between & ~standard & ~same_rates,
+        "one layer": one_layer,
+        "recall": recall & seen,
+        "recall since": recall & ~seen,
+    }
+    for held_out, chosen in ((between, sets), (beyond, {"beyond": plain & beyond})):
+        tuning = list(itertools.compress(runs, deep & ~held_out))
+        if tuning:
+            fitted = fit(tuning)
+            yield from ((name, list(itertools.compress(runs, mask)), fitted) for name, mask in chosen.items())

@@ -101,10 +101,8 @@ class Forecast:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with the same keys for every outcome; `step` is None unless the run EMERGES."""
-        notes, loss = self.notes, self.notes.loss
-        on = notes.calibrated_on
-        interval = self.interval()
-        return {
+        loss, on, interval = self.notes.loss, self.notes.calibrated_on, self.interval()
+        found = {
             "outcome": self.outcome.value,
             "step": self.step if self.outcome is Outcome.EMERGES else None,
             "interval": None if interval is None else list(interval),
@@ -113,22 +111,13 @@ class Forecast:
             "evidence": self.evidence,
             "calibration": None if on is None else {"signal": on[0], "runs": on[1]},
             "now": int(self.now),
-            "elapsed": self.elapsed,
-            "level": self.level,
-            "signal": self.signal,
-            "sign": notes.signal_present,
-            "emerged": self.outcome is Outcome.EMERGED,
-            "over": self.outcome is Outcome.EMERGED,
-            "formed": _formed(self),
-            "diverged": self.outcome is Outcome.DIVERGED,
-            "left": _left(self),
             "since": None if loss is None else loss.plateau_since,
             "loss": None if loss is None else loss.plateau_level,
-            "tells_from": notes.usable_from,
-            "seen": notes.last_measured,
-            "refuted": notes.refuted_law,
-            "moved": notes.moved,
+            "emerged": self.outcome is Outcome.EMERGED,
         }
+        old = {name: _OLD[name][1](self) for name in _OLD if name not in ("plateau", "low", "high")}
+        old["diverged"] = self.outcome is Outcome.DIVERGED
+        return found | {k: getattr(self, k) for k in ("elapsed", "level", "signal")} | old
 
     if not TYPE_CHECKING:
 
@@ -139,10 +128,6 @@ class Forecast:
             new, value = _OLD[name]
             warnings.warn(f"Forecast.{name} is now {new}; the old name goes with the next release", FutureWarning, 2)
             return value(self)
-
-
-def _formed(f: Forecast) -> bool:
-    return f.outcome is Outcome.EMERGED and f.event is Event.CIRCUIT
 
 
 def _left(f: Forecast) -> float | None:
@@ -157,7 +142,7 @@ _OLD: dict[str, tuple[str, Callable[[Forecast], Any]]] = {
     "high": ("interval()", lambda f: (f.interval() or (None, None))[1]),
     "sign": ("notes.signal_present", lambda f: f.notes.signal_present),
     "over": ("outcome", lambda f: f.outcome is Outcome.EMERGED),
-    "formed": ("outcome and event", _formed),
+    "formed": ("outcome and event", lambda f: f.outcome is Outcome.EMERGED and f.event is Event.CIRCUIT),
     "left": ("step or notes.falling_since", _left),
     "diverged": ("outcome and notes.divergence", lambda f: f.notes.divergence),
     "tells_from": ("notes.usable_from", lambda f: f.notes.usable_from),
@@ -169,15 +154,10 @@ _OLD: dict[str, tuple[str, Callable[[Forecast], Any]]] = {
 # -- the sentence
 
 _OPEN = (Outcome.EMERGES, Outcome.NO_SIGN, Outcome.TOO_EARLY)  # outcomes that further measurements may change
-_EMERGES = {
-    Event.EXIT: "leaves the plateau",
-    Event.CIRCUIT: "forms induction heads",
-    Event.TASK: "reaches its threshold",
-}
-_EMERGED = {
-    Event.EXIT: "left its plateau",
-    Event.CIRCUIT: "formed induction heads",
-    Event.TASK: "reached its threshold",
+_EVENTS = {  # in the future and in the past
+    Event.EXIT: ("leaves the plateau", "left its plateau"),
+    Event.CIRCUIT: ("forms induction heads", "formed induction heads"),
+    Event.TASK: ("reaches its threshold", "reached its threshold"),
 }
 
 
@@ -197,7 +177,7 @@ def _qualifiers(f: Forecast) -> list[str]:
 def _emerges(f: Forecast) -> str:
     low, high = f.interval() or (math.nan, math.nan)
     band = f"{100 * f.level:g}% interval {low:,.0f} to {high:,.0f}"
-    return f"{_EMERGES[f.event]} at about step {f.step:,.0f} ({band}), {f.elapsed:.0%} elapsed"
+    return f"{_EVENTS[f.event][0]} at about step {f.step:,.0f} ({band}), {f.elapsed:.0%} elapsed"
 
 
 def _no_sign(f: Forecast) -> str:
@@ -220,7 +200,7 @@ def _emerged(f: Forecast) -> str:
     if f.step is None:
         return f"the loss has fallen nearly to zero by step {f.now:,.0f}, without a plateau"
     heads = "; no induction head has formed" if f.signal == "induction" and f.event is Event.EXIT else ""
-    return f"{_EMERGED[f.event]} at about step {f.step:,.0f}{heads}"
+    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}{heads}"
 
 
 def _diverged(f: Forecast) -> str:

@@ -30,10 +30,7 @@ class MeasuredRun:
 
     @property
     def is_standard(self) -> bool:
-        return self.has_standard(*STANDARD)
-
-    def has_standard(self, *settings: str) -> bool:
-        return all(self[name] == STANDARD[name] for name in settings)
+        return all(self[name] == value for name, value in STANDARD.items())
 
     def moments(self) -> Iterator[tuple[float, Curve]]:
         """As `moments` of its curve, before its plateau ends."""

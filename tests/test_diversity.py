@@ -15,8 +15,9 @@ from scipy.special import erfinv
 from unstuck import DiversitySchedule
 from unstuck.config import load_spec
 from unstuck.errors import BadInput
-from unstuck.forecast import forecaster
-from unstuck.forecast.forecaster import Forecast
+from unstuck.forecast import Event, Forecast, Outcome, forecaster
+from unstuck.forecast.estimate import Estimate, StepDistribution
+from unstuck.forecast.outcome import Notes
 from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.forecast.signals import gain
 from unstuck.papers.emergence import schedule as figure
@@ -253,19 +254,26 @@ def test_a_fall_on_clean_data_ends_repetition():
     assert (schedule.stage, schedule.repetition) == ("done", 0.0)
 
 
+def emerges(now, step, sign=True):
+    """A forecast with an upper end at 1.9 times the step."""
+    distribution = StepDistribution(Estimate(math.log(step), 0.5), -math.inf)
+    notes = Notes(signal_present=sign)
+    return Forecast(Outcome.EMERGES, now, "gain", Event.EXIT, step, distribution=distribution, notes=notes)
+
+
 @pytest.mark.parametrize(
     ("sign", "elapsed", "stage"), [(True, 0.6, "diverse"), (True, 0.2, "repeating"), (False, 0.9, "repeating")]
 )
 def test_an_end_that_is_forecast_to_be_near_is_waited_for(sign, elapsed, stage):
     schedule = DiversitySchedule(patience=50)
-    schedule.forecasted(Forecast(50, 50 / elapsed, 60, 150, elapsed, sign, "gain", 0.8))
+    schedule.forecasted(emerges(50, 50 / elapsed, sign=sign))
     for _ in range(60):
         schedule.step(1.0)
     assert schedule.stage == stage
 
 
 def test_a_forecast_that_is_overdue_or_withdrawn_is_waited_for_no_longer():
-    near = Forecast(50, 80, 60, 150, 0.6, True, "gain", 0.8)
+    near = emerges(50, 80)  # waited for until step 152
     for withdrawn in (False, True):
         schedule = DiversitySchedule(patience=50)
         schedule.forecasted(near)
@@ -273,7 +281,7 @@ def test_a_forecast_that_is_overdue_or_withdrawn_is_waited_for_no_longer():
             schedule.step(1.0)
         assert schedule.stage == "diverse"
         if withdrawn:
-            schedule.forecasted(Forecast(60, None, None, None, None, False, "gain", 0.8))
+            schedule.forecasted(Forecast(Outcome.NO_SIGN, 60, "gain"))
         for _ in range(10 if withdrawn else 50):
             schedule.step(1.0)
         assert schedule.stage == "repeating"
@@ -284,7 +292,7 @@ def test_a_learner_that_arrives_by_itself_is_not_given_repetition():
     waited = DiversitySchedule(patience=100)
     for k in range(4000):
         if k < 1000 and k % 100 == 0:
-            waited.forecasted(Forecast(k, k / 0.6 + 1, k + 1, 2 * k + 200, 0.6, True, "gain", 0.8))
+            waited.forecasted(emerges(k + 60, (k + 60) / 0.6))
         waited.step(0.5 if k < 1000 else 0.01 + 0.49 * math.exp(-(k - 1000) / 50))
     assert (waited.stage, waited.changes) == ("done", [(0, 0.0)])
     rng = np.random.default_rng(0)
@@ -313,7 +321,7 @@ def test_our_loop_goes_by_attention_to_the_relevant_tokens_alone():
         copying = 0.1 * math.exp(erfinv(step / 4000) ** 2)
         repetition.advise(step, loss=lambda: 1.0, attention=lambda c=copying: {"attn_0_0": 0.1, "copy_0_0": c})
     assert heard
-    assert {(said.signal, said.sign) for said in heard} == {("gain", False)}
+    assert {(said.signal, said.outcome) for said in heard} <= {("gain", Outcome.NO_SIGN), ("gain", Outcome.TOO_EARLY)}
 
 
 def test_another_most_or_floor_holds_for_a_state_that_was_loaded():
@@ -542,7 +550,7 @@ def test_no_calibration_had_a_say_in_the_committed_scheduled_runs():
         if "schedule" not in (directory.spec() or {}) or curve is None:
             continue
         before = curve.rows(slice(int((curve.values("repetition") > 0).argmax()) + 1))
-        assert gain(before).max() < forecaster.QUIET["gain"][0]
+        assert gain(before).max() < forecaster.NOISE_AND_CLEAR["gain"][0]
         found += 1
     assert found >= 3
 

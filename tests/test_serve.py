@@ -109,7 +109,7 @@ def test_forecasts_of_runs_under_way(client, store):
     with directory.lock():
         (running,) = client.get("/api/runs").json()["running"]
     assert running["step"] == 873
-    assert "leaves the plateau at about step 1,736 (1,470 to 2,049 with 80%)" in running["forecast"]  # as in the docs
+    assert all(step in running["forecast"] for step in ("1,736", "1,470", "2,049"))  # as in the docs
     band = client.get("/api/curve", params={"run": "0" * 16}).json()["band"]
     assert len(band) > 3
     assert band[-1][3] / band[-1][2] < band[0][3] / band[0][2]

@@ -22,6 +22,7 @@ from unstuck.attach.capture import beside, each_attention
 from unstuck.config import load_spec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
+from unstuck.forecast import Outcome
 from unstuck.forecast.sources import read_curve
 from unstuck.probes.attention import readout_entropy
 from unstuck.runner.execute import execute
@@ -172,7 +173,7 @@ def test_both_links_of_a_task_in_two_steps_can_be_named():
     row, (weights,) = watch.look(0), attention_maps(model, tokens)
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 0].mean().item())
     assert row["copy_0_1"] == pytest.approx(weights[:, 1].diagonal(-1, 1, 2).mean().item(), rel=1e-5)
-    assert watch.forecast().signal == "links"
+    assert watch.forecast().signal == "two_step_gain"
     old = Watch(model, tokens, targets={"attn": last, "copy": before})
     assert (old.look(0), old.seen_with) == (row, watch.seen_with)
     for wrong in ({"copies": before}, {"copy": before}, {}):
@@ -227,8 +228,7 @@ def test_a_saved_watch_is_forecast(tmp_path):
     found = pd.read_parquet(watch.save(tmp_path / "mine") / "curve.parquet")
     assert found["step"].tolist() == [0, 1, 2, 3]
     said = watch.forecast()
-    assert (said.sign, said.signal, said.plateau, said.low) == (False, "row_entropy", None, None)
-    assert str(said).startswith("no calibrated signal at step 3")
+    assert (said.outcome, said.signal, said.now, said.interval()) == (Outcome.NO_SIGN, "row_entropy", 3, None)
 
 
 def test_the_entropy_of_all_rows_gives_no_interval():
@@ -238,12 +238,12 @@ def test_the_entropy_of_all_rows_gives_no_interval():
     for name, sign in (("readout_entropy", True), ("row_entropy", False)):
         curve = Curve.from_rows([{"step": s, f"{name}_0_0": x} for s, x in zip(steps, fall, strict=True)])
         said = Forecaster().predict(curve)
-        assert said.sign == sign
-        assert (said.low is not None, said.high is not None) == (sign, sign)
+        assert said.notes.signal_present == sign
+        assert (said.interval() is not None) == sign
         by_law = Forecaster(prior=(4000, 0.2)).predict(curve)
-        assert by_law.plateau is not None
+        assert by_law.step is not None
     with pytest.raises(BadInput, match="readout_entropy_L_H"):
-        Forecaster("sharpening").predict(curve)
+        Forecaster("entropy_drop").predict(curve)
 
 
 def test_old_columns_of_a_watch_are_those_of_all_rows(tmp_path):
@@ -421,7 +421,7 @@ def test_a_model_of_nan_is_no_sign_of_anything(kernel):
     for step in range(1000, 1200, 50):
         row = watch(step, loss=math.nan)
         assert all(math.isnan(v) for k, v in row.items() if k.startswith("row_entropy"))
-    assert watch.forecast().diverged
+    assert watch.forecast().outcome is Outcome.DIVERGED
 
 
 def test_a_row_that_may_look_at_nothing_looks_at_nothing():

@@ -1,4 +1,4 @@
-"""Write the calibration that the package ships, from the runs under results/store that the forecaster is tuned on.
+"""Write the calibration that the package ships, from those runs under results/store that the forecaster is fitted on.
 
 How good it is on the others is the figure `forecast`: unstuck reproduce forecast --profile cpu --out results.
 """
@@ -7,7 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from unstuck.papers.emergence._protocol import emerged_runs, held_out_sets
+from unstuck.forecast.fitting import held_out_sets
+from unstuck.forecast.runs import emerged_runs
 from unstuck.store.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -15,10 +16,10 @@ CALIBRATION = ROOT / "src" / "unstuck" / "forecast" / "calibration.json"
 
 
 def main() -> int:
-    _, _, (known, law, _) = next(held_out_sets(list(emerged_runs(Store(ROOT / "results" / "store")))))
-    text = {"written by": "tools/calibrate.py", "calibrations": [c.as_dict() for c in known.values()]}
+    _, _, fitted = next(held_out_sets(list(emerged_runs(Store(ROOT / "results" / "store")))))
+    text = {"written by": "tools/calibrate.py", "calibrations": [c.as_dict() for c in fitted.calibrations.values()]}
     CALIBRATION.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(known)} signals; {law}")
+    print(f"{len(fitted.calibrations)} signals; {fitted.law}")
     return 0
 
 

@@ -14,7 +14,7 @@ from unstuck.attach.capture import beside, each_attention, undisturbed, unwrappe
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.curve import STEP, TEST_LOSS, TRAIN_LOSS, Curve, Row, head_columns, place
 from unstuck.errors import BadInput, InvalidCombination
-from unstuck.forecast.forecaster import Forecast, Forecaster
+from unstuck.forecast import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
 from unstuck.scalars import is_whole, measure
 from unstuck.store.store import RunDirectory

@@ -1,6 +1,7 @@
-"""How long is this run still on its plateau? Answers while the loss is flat."""
+"""When will a run leave its plateau? Forecasts while the loss is flat, how they are fitted and how good they are."""
 
-from .forecaster import Forecast, Forecaster
+from .forecaster import Forecaster
+from .outcome import Event, Forecast, Outcome
 from .signals import SIGNALS
 
-__all__ = ["SIGNALS", "Forecast", "Forecaster"]
+__all__ = ["SIGNALS", "Event", "Forecast", "Forecaster", "Outcome"]

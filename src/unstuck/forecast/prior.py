@@ -1,4 +1,4 @@
-"""What a law of other runs says of this one, before its own attention says anything."""
+"""The prior of a forecast: what a law of other runs predicts for this one."""
 
 import math
 from collections.abc import Mapping
@@ -14,14 +14,16 @@ from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.formula import parse
 from unstuck.laws.tables import at_threshold
 
+from ._old import old_names
+
 FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
 DEFAULTS = {f.name: f.default for f in fields(OptimSpec) if f.name != "name"}
-#: Settings that leave the dynamics of a run as they are.
+#: Settings that do not change the dynamics of a run.
 WITHOUT_EFFECT = {"seed", "run_id", *(f.name for f in fields(TrainSpec))} - {"batch"}
 
 
 def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd.DataFrame:
-    """The runs of a table that differ from a run in nothing but what the formula names, at the same threshold."""
+    """The runs of a table that differ from a run only in what the formula names, at the same threshold."""
     mine = {**DEFAULTS, **mine}  # runs older than a setting have its default
     for column in ({*mine, "schedule"} - set(_named(formula)) - WITHOUT_EFFECT) & set(table):
         value = mine.get(column)
@@ -42,8 +44,8 @@ RESULTS = {"status", "threshold", "plateau_steps", "steps", "seconds"}
 
 
 def differing(table: pd.DataFrame, formula: str) -> dict[str, list[Any]]:
-    """Settings that the runs of a store differ in and a formula does not name, each with its values, that of the most
-    runs which are alike in all of them first: a law over such runs takes them for alike."""
+    """Settings in which the runs of a store differ but which a formula does not name, each with its values: a law over
+    these runs would treat them as equal. First comes the value in the commonest combination of these settings."""
     runs = table[table["status"].isin(["emerged", "censored"])]
     shown = {}
     for column in runs:
@@ -69,28 +71,28 @@ def _named(formula: str) -> list[str]:
 
 
 def extrapolation_error(table: pd.DataFrame, formula: str) -> float:
-    """How far off a law is one doubling beyond its sizes, in logarithms: for each term, fitted without its largest
-    value and tested on that. Exponents that rise with size err to the same side, so the errors are added up."""
+    """Error of a law one doubling beyond its sizes, in logarithms: for each term, the law is fitted without the largest
+    value of the term and tested on that. Exponents that rise with size err to the same side, so the errors add up."""
     total = 0.0
     emerged = table[table["status"] == "emerged"]
     for term in parse(formula):
         size = term.evaluate(emerged)
         largest = size == size.max()
-        said = fit_power_law(emerged[~largest], formula, offset="fit").predict(emerged[largest])
-        total += float(np.sqrt(np.mean(np.log(said / emerged.loc[largest, "plateau_steps"]) ** 2)))
+        predicted = fit_power_law(emerged[~largest], formula, offset="fit").predict(emerged[largest])
+        total += float(np.sqrt(np.mean(np.log(predicted / emerged.loc[largest, "plateau_steps"]) ** 2)))
     return total
 
 
-def opinion(law: PowerLaw, off: float, sizes: Mapping[str, Any]) -> tuple[float, float, str]:
-    """The plateau that a law gives, the standard deviation of its logarithm, and the terms that lie beyond its sizes;
-    there it is believed no more than `off`, its error one doubling beyond them, allows."""
+def estimate(law: PowerLaw, error: float, sizes: Mapping[str, Any]) -> tuple[float, float, str]:
+    """The plateau that a law predicts, the standard deviation of its logarithm, and the terms that lie beyond the sizes
+    it was fitted on; beyond them the standard deviation is at least `error`, that of `extrapolation_error`."""
     found = law.predict_interval(sizes, level=0.6827).iloc[0]
     spread = float(math.log(found["high"] / found["low"]) / 2)
-    return float(found["plateau"]), max(spread, off) if found["beyond"] else spread, str(found["beyond"])
+    return float(found["plateau"]), max(spread, error) if found["beyond"] else spread, str(found["beyond"])
 
 
 def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) -> tuple[float, float, str]:
-    """What the law of the runs of a table that are like this one says of it, as `opinion`."""
+    """What the law of those runs of a table that are like this one predicts for it, as `estimate` gives it."""
     formula = formula or FORMULAS.get(str(mine.get("task")))
     if formula is None:
         raise BadInput("--formula", "missing", f"given for the task {mine.get('task')!r}, such as 'T + d'")
@@ -99,7 +101,7 @@ def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) 
         raise BadInput("--formula", formula, f"made of settings of this run, which has no {', '.join(lacks)}")
     alike = runs_alike(table, mine, formula)
     known = [*dict.fromkeys(_named(formula)), "seed"]
-    if {*known} <= {*alike} and "seed" in mine:  # without what came of this very run, under whatever name
+    if {*known} <= {*alike} and "seed" in mine:  # without this very run, under whatever name
         alike = alike[~(alike[known] == [mine[c] for c in known]).all(axis=1)]
     terms = len(parse(formula))
     if (alike["status"] == "emerged").sum() <= terms + 1:
@@ -107,7 +109,10 @@ def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) 
         raise BadInput("--law", f"a store with {(alike['status'] == 'emerged').sum()} of them", differ)
     law = fit_power_law(alike, formula, offset="fit")
     try:
-        off = extrapolation_error(alike, formula)
-    except BadInput:  # too few sizes to try it
-        off = math.log(2)
-    return opinion(law, off, mine)
+        error = extrapolation_error(alike, formula)
+    except BadInput:  # too few sizes to measure it
+        error = math.log(2)
+    return estimate(law, error, mine)
+
+
+__getattr__ = old_names(__name__, {"opinion": estimate})

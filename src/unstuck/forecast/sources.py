@@ -11,14 +11,15 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from unstuck.curve import STEP, Curve, Source, is_loss
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.store.store import RunDirectory, Store
 
-from .plateau import LATELY, diverged
+from ._old import old_names
+from .loss import diverged
+from .outcome import Event, Forecast, Outcome
 
 STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
@@ -44,6 +45,18 @@ def read_curve(source: str | Path) -> Curve:
     else:
         raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
     return Curve.from_frame(_by_step(table, source), _whose(path))
+
+
+def finished(source: Path, curve: Curve) -> Forecast | None:
+    """The outcome of a run directory that has ended, from its own record; None where there is still something to
+    predict."""
+    row = RunDirectory(source).row() if source.is_dir() else None
+    if row is None or row["status"] not in (Outcome.EMERGED, Outcome.DIVERGED):
+        return None
+    outcome = Outcome(row["status"])
+    last = float(curve.steps[-1])
+    step = (row["plateau_steps"] or last) if outcome is Outcome.EMERGED else None
+    return Forecast(outcome, last, curve.loss_name or "", Event.TASK, step)
 
 
 def _whose(path: Path) -> Source:
@@ -80,7 +93,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _separator(header: str) -> str:
-    """What stands between names where it is not a comma."""
+    """The separator of a header that has no commas."""
     return next((sep for sep in (";", "\t") if sep in header), "")
 
 
@@ -130,8 +143,8 @@ FULL, FIRST, LAST = 1, 2, 4
 
 
 def _records(content: bytes) -> Iterator[bytes]:
-    """The records of a .wandb file, which is a LevelDB log behind a header of its own: blocks of 32 KB, in each of them
-    pieces with a checksum, a length and a type; a record that does not fit goes on in the next block."""
+    """The records of a .wandb file. It is a LevelDB log after a header: blocks of 32 KB with pieces that have a
+    checksum, a length and a type; a record that does not fit continues in the next block."""
     at, parts = WANDB_HEADER, b""
     while at + RECORD_HEADER <= len(content):
         left = BLOCK - at % BLOCK
@@ -155,7 +168,9 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     numbers = table.apply(pd.to_numeric, errors="coerce")
     steps = _steps(table[name])
-    if STEP_ENDS.search(name.lower()) and "_step" in numbers:  # other calls of the logger say nothing of the trainer
+    if (
+        STEP_ENDS.search(name.lower()) and "_step" in numbers
+    ):  # rows of other calls of the logger have no step of the trainer
         order = numbers["_step"].sort_values(kind="stable").index
         steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)
@@ -174,19 +189,19 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 
 
 def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:
-    """Columns that hold something, but no number, such as 0,55 with a comma, are dropped; that is said of a loss."""
+    """Warn that a loss is left out whose column has text and no numbers, such as 0,55 with a comma."""
     for name in filter(is_loss, numbers):
         if numbers[name].isna().all() and table[name].notna().any():
             like = table[name].dropna().iloc[0]
-            warnings.warn(f"column {name} holds no numbers, but such as {str(like)!r}; it is left out", stacklevel=4)
+            warnings.warn(f"column {name} has no numbers but text such as {str(like)!r}; it is left out", stacklevel=4)
 
 
 def _warn_of_epochs(numbers: pd.DataFrame) -> None:
-    """Where steps begin anew each epoch most rows would be lost without a word."""
+    """Warn where steps start again each epoch: most rows would be lost silently."""
     again = max((numbers.loc[numbers[c].notna(), "step"].duplicated().sum() for c in numbers if c != "step"), default=0)
     if again > len(numbers) / 10:
-        message = f"{again} of {len(numbers)} rows have a step that stood before: of each step the last row counts"
-        warnings.warn(f"{message}. Do steps begin anew each epoch? They must go on", UserWarning, stacklevel=4)
+        message = f"{again} of {len(numbers)} rows repeat a step; only the last row of each step is used"
+        warnings.warn(f"{message}. Steps must not start again each epoch", UserWarning, stacklevel=4)
 
 
 def _step_column(table: pd.DataFrame) -> str | None:
@@ -196,20 +211,10 @@ def _step_column(table: pd.DataFrame) -> str | None:
 
 
 def _steps(column: pd.Series) -> pd.Series:
-    """As numbers; 12,000 is one, of steps, which have no decimals."""
+    """As numbers; 12,000 is one, since steps have no decimals."""
     if not pd.api.types.is_numeric_dtype(column):
         column = column.map(lambda x: x.replace(",", "") if isinstance(x, str) and THOUSANDS.fullmatch(x) else x)
     return pd.to_numeric(column, errors="coerce").astype(float)
 
 
-def astray(curve: Curve, column: str) -> str | None:
-    """In what way a loss of a curve, in the order of steps, has diverged; None where it has not. One that is no longer
-    written has not where another one is; and what is not called a loss may rise."""
-    losses = curve.values(column)
-    why = diverged(curve.steps, losses)
-    if why is None or np.isinf(losses[-1]):
-        return why
-    if why != "not finite":
-        return why if "loss" in column.lower() else None
-    others = [curve.values(c)[-LATELY:] for c in curve.losses if c != column]
-    return None if others and np.isfinite(others).any() else why
+__getattr__ = old_names(__name__, {"astray": diverged})

@@ -1,4 +1,4 @@
-"""How to get a stuck learner moving: when to repeat data, and when to stop."""
+"""When to repeat data for a stuck learner, and when to stop."""
 
 from .diversity import DiversitySchedule
 

@@ -1,4 +1,4 @@
-"""The diversity schedule in our own loop: which task to train on now, and what the schedule is told beside the loss."""
+"""The repetition schedule in the training loop: which task to train on now, and what the schedule is given."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ from unstuck.training.repetition import ConstantRepetition
 
 from .diversity import DiversitySchedule
 
-ADVICE = 5  # times in its patience that the schedule is told of clean data
+ADVICE = 5  # times in its patience that the schedule gets the loss on clean data
 
 
 class Repetition(ConstantRepetition):
-    """A run's task under `schedule.name=adaptive`: it repeats p or B as the schedule says."""
+    """The task of a run under `schedule.name=adaptive`, with as much of p or B as the repetition schedule decides."""
 
     def __init__(self, spec: RunSpec) -> None:
         s = spec.schedule
@@ -27,7 +27,7 @@ class Repetition(ConstantRepetition):
         self.every = s.patience // ADVICE
         self.schedule = DiversitySchedule(s.most, patience=s.patience)
         self.next_advice = 0
-        self.signs: list[dict[str, float]] = []  # attention, as it was looked at for forecasts
+        self.signs: list[dict[str, float]] = []  # attention, as it was measured for forecasts
 
     @property
     def task(self) -> Task:
@@ -45,8 +45,8 @@ class Repetition(ConstantRepetition):
         return {"repetition": self.added}
 
     def advise(self, step: int, loss: Callable[[], float], attention: Callable[[], dict[str, float]]) -> None:
-        """Tell the schedule what it cannot know from training, at steps that depend on nothing but its settings:
-        the loss on clean data, and a forecast before it first repeats."""
+        """Give the schedule what training does not show, at steps that depend on its settings alone: the loss on clean
+        data, and a forecast before it first repeats."""
         if step < self.next_advice or self.schedule.stage == "done":
             return
         self.next_advice = step + self.every
@@ -55,7 +55,7 @@ class Repetition(ConstantRepetition):
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_measurement(step, self.every)
             signs = Curve.from_rows(self.signs)
-            if "gain" in available(signs):  # not `links`: what runs under this version of the schedule went by
+            if "gain" in available(signs):  # not `two_step_gain`: stored runs of this version used `gain`
                 self.schedule.forecasted(Forecaster("gain").from_attention(signs))
 
     def learnt(self, loss: float) -> None:

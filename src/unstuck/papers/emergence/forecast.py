@@ -1,13 +1,14 @@
-"""forecast: when the plateau will end, said while the loss is flat, on runs that the forecaster was not tuned on.
+"""forecast: when the plateau will end, predicted while the loss is flat, on runs that the forecaster was not fitted on.
 
-Not in the paper. Above: a run, its loss and what was forecast at each step, with the band that holds the end with 80%;
-and one of recall, by attention and copying, that was not finished when that signal was chosen. Both are those with the
-longest plateau, without layer norm (recall: and without repetition). Below: how far forecasts are off, by the part of
-the plateau that had elapsed, and how often the band holds the end.
-Tuned on every second cell of the grid of (d, T, B); `beyond` is tuned on small sizes only and tested on larger ones. A
-median of answers to less than a third of the questions is not drawn, and one of fewer than ten not told.
+Not in the paper. Above: the loss of a regression run and the end forecast at each step, with its 80% interval; and a
+recall run, by attention and copying, that was not finished when that signal was chosen. Each is the run with the
+longest plateau, without layer norm (recall: and without repetition). Below: the error of forecasts, by the fraction of
+the plateau that had elapsed, and how often the interval holds the end. Fitted on every second cell of the grid of
+(d, T, B); `beyond` is fitted on small sizes only and tested on larger ones. A median is not drawn if less than a third
+of the questions were answered, and not reported for fewer than ten answers.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.papers.emergence import _protocol as protocol
+from unstuck.forecast import evaluation
+from unstuck.forecast.evaluation import scores
+from unstuck.forecast.fitting import held_out_sets
+from unstuck.forecast.runs import MeasuredRun, finished_runs
 from unstuck.papers.figure import Claim, Job, Profile, Progress, load
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, legend_outside, panels
@@ -24,43 +28,53 @@ from unstuck.store.store import Store
 METHODS = {
     "gain and law": (BLUE, "attention and law"),
     "gain": (GREEN, "attention alone"),
-    "sharpening": (PURPLE, "entropy alone (blind)"),
+    "entropy_drop": (PURPLE, "entropy alone (blind)"),
     "law": (ORANGE, "law alone"),
     "twice elapsed": (PAPER_GREY, "twice the elapsed time"),
 }
 WORDS = {method: label for method, (_, label) in METHODS.items()}
-WORDS |= {"links": "attention and copying", protocol.CORRECTED: "the same, corrected as for regression"}
-SETS = {  # of runs, in words, and how their ends are forecast
+WORDS |= {"two_step_gain": "attention and copying", evaluation.CORRECTED: "the same, corrected as for regression"}
+#: Sets of runs: in words, and the methods that forecast them.
+SETS = {
     "between": (
         "other sizes",
-        ["gain and law", "gain", "progress law", "sharpening", "parting", "law", "loss extrapolated", "twice elapsed"],
+        [
+            *("gain and law", "gain", "progress law", "entropy_drop", "head_divergence", "law", "loss extrapolated"),
+            "twice elapsed",
+        ],
     ),
-    "other seeds": ("other seeds", ["gain and law", "gain", "sharpening", "law"]),
-    "beyond": ("larger sizes", ["gain and law", "gain", "sharpening", "law"]),
-    "cross-sample repetition": ("with p > 0", ["gain", "sharpening"]),
-    "other layers and heads": ("other layers and heads", ["gain", "sharpening"]),
-    "other rates and batches": ("other rates and batches", ["gain", "sharpening"]),
-    "one layer": ("one layer", ["gain", "sharpening"]),
-    "recall": ("recall", ["links", protocol.CORRECTED, "gain", "progress law", "sharpening", "twice elapsed"]),
-    "recall since": ("recall, made since", ["links", "gain", "sharpening", "twice elapsed"]),
+    "other seeds": ("other seeds", ["gain and law", "gain", "entropy_drop", "law"]),
+    "beyond": ("larger sizes", ["gain and law", "gain", "entropy_drop", "law"]),
+    "cross-sample repetition": ("with p > 0", ["gain", "entropy_drop"]),
+    "other layers and heads": ("other layers and heads", ["gain", "entropy_drop"]),
+    "other rates and batches": ("other rates and batches", ["gain", "entropy_drop"]),
+    "one layer": ("one layer", ["gain", "entropy_drop"]),
+    "recall": (
+        "recall",
+        ["two_step_gain", evaluation.CORRECTED, "gain", "progress law", "entropy_drop", "twice elapsed"],
+    ),
+    "recall since": ("recall, made since", ["two_step_gain", "gain", "entropy_drop", "twice elapsed"]),
 }
-#: Of those, what someone with a stuck run wants to know first.
+#: The rows that someone with a stuck run needs first.
 BRIEF = {
-    "between": ("like ours, other sizes", ["gain and law", "gain", "sharpening", "loss extrapolated", "twice elapsed"]),
+    "between": (
+        "like ours, other sizes",
+        ["gain and law", "gain", "entropy_drop", "loss extrapolated", "twice elapsed"],
+    ),
     "beyond": ("larger than those of the law", ["gain and law"]),
     "cross-sample repetition": SETS["cross-sample repetition"],
-    "recall": ("recall: learnt in two steps", ["links", "gain"]),
+    "recall": ("recall: learnt in two steps", ["two_step_gain", "gain"]),
 }
-#: Sets of which a run is drawn: by what its end is forecast, and what is drawn under that.
-EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("links", "test_accuracy")}
-TESTED = 10  # seeds of runs that cannot emerge from which on nothing was chosen with them in view
-#: What was aimed at on held-out runs: errors, and how often 80% bands hold the end.
-AIM, BANDS = {"15-30%": 0.2, "30-50%": 0.08}, (0.7, 0.9)
-JUDGED = ("gain and law", "gain", "links", "sharpening", "parting")
-NINE = 0.9  # of runs that cannot emerge, in which there should be no sign of it
+#: Sets of which one run is drawn: the method of its forecast, and the measure drawn under that.
+EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("two_step_gain", "test_accuracy")}
+FIRST_TEST_SEED = 10  # of runs that cannot emerge: earlier ones were seen when the rule was chosen
+#: What was aimed at on held-out runs: errors by fraction elapsed, and how often 80% intervals hold the end.
+AIM, COVERAGE_AIM = {"15-30%": 0.2, "30-50%": 0.08}, (0.7, 0.9)
+JUDGED = ("gain and law", "gain", "two_step_gain", "entropy_drop", "head_divergence")
+QUIET_AIM = 0.9  # of runs that cannot emerge, in which no signal should be present
 FEW = 10  # answers below which a median is not shown
-LOSS, HOPELESS, UNFINISHED, GRADIENT = "loss", "no sign asked", "not emerged", "gradient norm"
-NOISE = "made-up noise"
+LOSS, NEGATIVE, UNFINISHED = "loss", "negative controls", "not emerged"  # values in the table
+GRADIENT, NOISE = "gradient norm", "made-up noise"
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -74,51 +88,34 @@ def overlaid(profile: Profile) -> list[TieredRun]:
 
 
 def data(profile: Profile, progress: Progress, store: Path | None = None) -> pd.DataFrame:
-    """Every forecast, with what came; the loss of the run that is drawn; what was said of runs that cannot emerge."""
-    every = [] if store is None else list(protocol.finished_runs(Store(store)))
-    found = [pair for pair in every if pair[0]["emerged"]]
-    late = [pair for pair in every if not pair[0]["emerged"]]
-    hopeless = None if store is None else _hopeless(store.parent / "hopeless.csv")
+    """Every forecast, with the true end; a measure of the runs that are drawn; forecasts of runs that cannot emerge."""
+    every = [] if store is None else list(finished_runs(Store(store)))
+    emerged = [run for run in every if run["emerged"]]
     parts = []
-    for name, chosen, tuned in protocol.held_out_sets(found):
+    for name, chosen, fitted in held_out_sets(emerged):
         if not chosen:
             continue
-        parts.append(protocol.forecasts(chosen, *tuned).assign(set=name))
+        parts.append(evaluation.forecasts(chosen, fitted).assign(set=name))
         if name in EXAMPLES:
             parts.append(_example(chosen, EXAMPLES[name][1]).assign(set=name))
-        if name == "between":
-            parts.append(protocol.signs_in_noise(tuned[0]).assign(set=NOISE))
-            if hopeless is not None:
-                parts.append(protocol.false_signs(hopeless, *tuned).assign(set=HOPELESS))
-                parts.append(_gradients(found, hopeless).assign(set=GRADIENT))
-            parts.append(protocol.ended_too_soon(late, tuned[0]).assign(set=UNFINISHED))
+        if name == "between" and store is not None:
+            parts.append(evaluation.signs_in_noise(fitted.calibrations).assign(set=NOISE))
+            if (file := store.parent / "negative_controls.csv").is_file():
+                controls = pd.read_csv(file)
+                controls = controls[controls["seed"] >= FIRST_TEST_SEED]
+                parts.append(evaluation.false_signs(controls, fitted).assign(set=NEGATIVE))
+                parts.append(evaluation.gradient_norms(emerged, controls).assign(set=GRADIENT))
+            late = [run for run in every if not run["emerged"]]
+            parts.append(evaluation.ended_too_soon(late, fitted.calibrations).assign(set=UNFINISHED))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _example(chosen: list[protocol.Measured], measure: str) -> pd.DataFrame:
-    """What is measured of the run with the longest plateau, of those without layer norm, and of recall without
-    repetition."""
-    plain = [
-        pair for pair in chosen if not pair[0]["layer_norm"] and (pair[0]["name"] != "recall" or pair[0]["B"] == 1)
-    ]
-    run, curve = max(plain or chosen, key=lambda pair: pair[0]["plateau"])
-    said = curve.to_frame()[["step", measure]].rename(columns={measure: "said"})
+def _example(chosen: list[MeasuredRun], measure: str) -> pd.DataFrame:
+    """A measure of the run with the longest plateau, without layer norm, and for recall without repetition."""
+    plain = [run for run in chosen if not run["layer_norm"] and (run["name"] != "recall" or run["B"] == 1)]
+    run = max(plain or chosen, key=lambda run: run["plateau"])
+    said = run.curve.to_frame()[["step", measure]].rename(columns={measure: "said"})
     return said.assign(run_id=run["run_id"], method=LOSS, plateau=run["plateau"])
-
-
-def _hopeless(file: Path) -> pd.DataFrame | None:
-    """Curves of runs that cannot emerge, those that nothing was chosen with in view."""
-    if not file.is_file():
-        return None
-    curves = pd.read_csv(file)
-    return curves[curves["seed"] >= TESTED]
-
-
-def _gradients(found: list[protocol.Measured], hopeless: pd.DataFrame) -> pd.DataFrame:
-    """Norms of the gradient, in runs of Figure 3 and in those that learn but cannot emerge."""
-    plain = [pair for pair in found if pair[0]["name"] == "single_location" and not pair[0]["p"]]
-    standard = [pair for pair in plain if protocol.is_standard(pair[0])]
-    return protocol.gradient_norms(standard, hopeless[hopeless["kind"] != "learning rate 0"])
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -128,37 +125,37 @@ def draw(table: pd.DataFrame) -> Figure:
     picture, (*left, middle, right) = panels(columns, rows, width=4.8, height=3.6)
     for ax, name in zip(left, examples, strict=True):
         _draw_example(ax, table[table["set"] == name], *EXAMPLES[name])
-    scored = protocol.scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
+    scored = scores(table[(table["set"] == "between") & table["method"].isin(METHODS)])
     for method, (colour, label) in METHODS.items():
         rows = scored[(scored["method"] == method) & (scored["answered"] >= scored["forecasts"] / 3)]
         rows = rows[rows["answered"] >= FEW]
         middle.plot(_places(rows), rows["error"], "o-", ms=4, color=colour, label=label)
         if rows["coverage"].notna().any():
             right.plot(_places(rows), rows["coverage"], "o-", ms=4, color=colour)
-    wider = protocol.scores(table[(table["set"] == "beyond") & (table["method"] == "gain and law")])
+    wider = scores(table[(table["set"] == "beyond") & (table["method"] == "gain and law")])
     for ax, column in ((middle, "error"), (right, "coverage")):
         label = "attention and law, larger sizes"
         ax.plot(_places(wider), wider[column], "s:", ms=4, color=BLUE, mfc="white", label=label)
-        ax.set_xticks(range(len(protocol.NAMES)), protocol.NAMES)
-        ax.set(xlabel="part of the plateau that had elapsed", xlim=(-0.4, len(protocol.NAMES) - 0.6))
+        ax.set_xticks(range(len(evaluation.GROUPS)), evaluation.GROUPS)
+        ax.set(xlabel="fraction of the plateau elapsed", xlim=(-0.4, len(evaluation.GROUPS) - 0.6))
     middle.set(yscale="log", ylabel="median error of the forecast", ylim=(0.03, 6))
     middle.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["5%", "10%", "20%", "50%", "100%", "200%", "500%"])
     middle.minorticks_off()
     legend_outside(picture, middle, loc="outside lower center", ncols=3)
     right.axhspan(0.7, 0.9, color="#EEEEEE", zorder=0)
-    right.set(ylabel="the 80% band holds the end", ylim=(0, 1.03))
+    right.set(ylabel="the 80% interval holds the end", ylim=(0, 1.03))
     return picture
 
 
 def _places(rows: pd.DataFrame) -> list[int]:
-    return [protocol.NAMES.index(str(name)) for name in rows["elapsed"]]
+    return [evaluation.GROUPS.index(str(name)) for name in rows["elapsed"]]
 
 
 def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> None:
     measured = table[table["method"] == LOSS].sort_values("step")
     plateau = measured["plateau"].iloc[0]
     said = table[(table["run_id"] == measured["run_id"].iloc[0]) & (table["method"] == method)].sort_values("step")
-    ax.fill_between(said["step"], said["low"], said["high"], color=BLUE, alpha=0.2, lw=0, label="80% band")
+    ax.fill_between(said["step"], said["low"], said["high"], color=BLUE, alpha=0.2, lw=0, label="80% interval")
     ax.plot(said["step"], said["said"], "o-", ms=3, color=BLUE, lw=1.2, label="forecast of the plateau's end")
     ax.axhline(plateau, color=BLACK, ls="--", lw=1, label="where it ended")
     ax.set(xlabel="step", ylabel="step at which the plateau ends", ylim=(0, 2 * plateau), xlim=(0, 1.02 * plateau))
@@ -178,74 +175,73 @@ def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> N
 
 
 def compare(table: pd.DataFrame) -> list[Claim]:
-    claims = []
-    for name, (_, methods) in SETS.items():
-        part = table[table["set"] == name]
-        for method in _given(methods, part):
-            about = f"{name}, {part['run_id'].nunique()} runs"
-            claims.append(_claim(about, method, protocol.scores(part[part["method"] == method])))
-    since = table[(table["set"] == "recall since") & (table["method"] == "links")]
-    for norm, which in ((False, ""), (True, " with layer norm")):
-        mine = since[since["layer_norm"].astype(str) == str(norm)] if "layer_norm" in since else since[:0]
-        claims += [_together(mine, f"recall since{which}")] if len(mine) else []
-    claims += [claim for name, (_, methods) in SETS.items() for claim in _aimed(table, name, methods)]
-    for name in ("between", "beyond"):
-        part = table[table["set"] == name]
-        claims += [_against_law(part, name)] if len(part) else []
-    late = table[(table["set"] == UNFINISHED) & table["method"].isin(["links", "gain", "sharpening"])]
-    for (task, method), rows in late.groupby(["name", "method"], sort=False):
-        what = {"single_location": "regression"}.get(str(task), str(task))
-        text = f"{rows['ended'].sum():.0f} of {rows['answered'].sum():.0f}"
-        repeated = sorted(set(rows["p"].dropna()) - {0.0}) if "p" in rows else []
-        which = f", p = {', '.join(f'{p:g}' for p in repeated)}" if repeated else ""
-        note = f"{len(rows)} runs{which}, asked {rows['asked'].sum():.0f} times"
-        by = WORDS["links"] if method == "links" else method
-        about = f"{what}, runs that had not emerged by their last step, by {by}: bands that ended before it"
-        claims.append(Claim(about, text, None, None, note))
-    asked = table[table["set"] == HOPELESS]
-    for method, rows in asked[asked["method"] != protocol.WITH_LAW].groupby("method", sort=False):
-        quiet = int((rows["said"].astype(float) == 0).sum())
-        never = int(((rows["said"].astype(float) == 0) & (rows["signs"] == 0)).sum())
-        note = f"at their end; at no time in {never} of {len(rows)}, with signs in {rows['signs'].sum():.0f} of the "
-        note += f"{rows['asked'].sum():.0f} answers before the end; the aim, nine, is "
-        nine = NINE * len(rows)
-        note += "met" if never >= nine else "met at the end only" if quiet >= nine else "not met"
-        claims.append(
-            Claim(f"runs that cannot emerge: no sign in {method}", f"{quiet} of {len(rows)}", None, None, note)
-        )
-    both = asked[asked["method"] == protocol.WITH_LAW]
-    if len(both):
-        quiet = int((both["said"].astype(float) == 0).sum())
-        note = "at their end, where the law is refuted and left out; before it is, its word is passed on: "
-        note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
-        about = "runs that cannot emerge: no end named by attention gain and law"
-        claims.append(Claim(about, f"{quiet} of {len(both)}", None, None, note))
-    for kind, rows in table[table["set"] == NOISE].groupby("kind", sort=False):
-        text = f"a sign in {rows['signs'].sum():.0f} of {rows['asked'].sum():.0f} answers, "
-        text += f"at some time in {(rows['signs'] > 0).sum()} of {len(rows)} curves"
-        about = f"made-up curves of eight heads that only drift ({kind}), by attention gain"
-        claims.append(Claim(about, text, None, None, "the runs that cannot emerge drift by some 2%"))
+    sets = {name: (table[table["set"] == name], methods) for name, (_, methods) in SETS.items()}
+    claims = [_error(part, name, m) for name, (part, methods) in sets.items() for m in _given(methods, part)]
+    claims += _together(sets["recall since"][0])
+    claims += [claim for name, (part, methods) in sets.items() for claim in _aimed(part, name, methods)]
+    claims += [_against_law(sets[name][0], name) for name in ("between", "beyond") if len(sets[name][0])]
+    claims += _of_unfinished(table[table["set"] == UNFINISHED])
+    claims += _of_negative_controls(table[table["set"] == NEGATIVE])
+    claims += _of_noise(table[table["set"] == NOISE])
     return [*claims, *_of_gradients(table[table["set"] == GRADIENT])]
 
 
-def _aimed(table: pd.DataFrame, name: str, methods: list[str]) -> list[Claim]:
-    """Did forecasts of a set of runs come to what was aimed at?"""
-    part, said = table[table["set"] == name], []
+def _new(quantity: str, ours: str, note: str = "") -> Claim:
+    return Claim(quantity, ours, None, None, note)
+
+
+def _of_unfinished(table: pd.DataFrame) -> Iterator[Claim]:
+    late = table[table["method"].isin(["two_step_gain", "gain", "entropy_drop"])]
+    for (task, method), rows in late.groupby(["name", "method"], sort=False):
+        what = {"single_location": "regression"}.get(str(task), str(task))
+        repeated = sorted(set(rows["p"].dropna()) - {0.0}) if "p" in rows else []
+        which = f", p = {', '.join(f'{p:g}' for p in repeated)}" if repeated else ""
+        by = WORDS["two_step_gain"] if method == "two_step_gain" else method
+        about = f"{what}, runs that had not emerged by their last step, by {by}: intervals that ended before it"
+        text = f"{rows['ended'].sum():.0f} of {rows['answered'].sum():.0f}"
+        yield _new(about, text, f"{len(rows)} runs{which}, asked {rows['asked'].sum():.0f} times")
+
+
+def _of_negative_controls(table: pd.DataFrame) -> Iterator[Claim]:
+    quiet = table["said"].astype(float) == 0
+    for method, rows in table[table["method"] != evaluation.WITH_LAW].groupby("method", sort=False):
+        at_end, always = int(quiet[rows.index].sum()), int((quiet[rows.index] & (rows["signs"] == 0)).sum())
+        aim = QUIET_AIM * len(rows)
+        met = "met" if always >= aim else "met at the end only" if at_end >= aim else "not met"
+        note = f"at their end; at no time in {always} of {len(rows)}, with signs in {rows['signs'].sum():.0f} of the "
+        note += f"{rows['asked'].sum():.0f} answers before the end; the aim, nine, is {met}"
+        yield _new(f"runs that cannot emerge: no sign in {method}", f"{at_end} of {len(rows)}", note)
+    both = table[table["method"] == evaluation.WITH_LAW]
+    if len(both):
+        note = "at their end, where the law is refuted and left out; before that its prediction is given: "
+        note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
+        about = "runs that cannot emerge: no end predicted by attention gain and law"
+        yield _new(about, f"{quiet[both.index].sum()} of {len(both)}", note)
+
+
+def _of_noise(table: pd.DataFrame) -> Iterator[Claim]:
+    for kind, rows in table.groupby("kind", sort=False):
+        text = f"a sign in {rows['signs'].sum():.0f} of {rows['asked'].sum():.0f} answers, "
+        text += f"at some time in {(rows['signs'] > 0).sum()} of {len(rows)} curves"
+        about = f"made-up curves of eight heads that only drift ({kind}), by attention gain"
+        yield _new(about, text, "the runs that cannot emerge drift by some 2%")
+
+
+def _aimed(part: pd.DataFrame, name: str, methods: list[str]) -> Iterator[Claim]:
+    """Did forecasts of a set of runs reach the aim?"""
+    said = []
     for method in (m for m in _given(methods, part) if m in JUDGED):
-        scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
+        scored = scores(part[part["method"] == method]).set_index("elapsed")
         scored = scored[scored["answered"] >= FEW]
-        near = [scored["error"].get(group, np.inf) <= most for group, most in AIM.items()]
-        held = scored["coverage"].round(2).between(*BANDS)  # as it is shown
+        near = [group for group, most in AIM.items() if scored["error"].get(group, np.inf) <= most]
+        held = scored["coverage"].round(2).between(*COVERAGE_AIM)  # as it is shown
         outside = ", ".join(f"{x:.0%} at {group}" for group, x in scored.loc[~held, "coverage"].items())
-        words = "errors met" if all(near) else f"errors met at {_where(near)} only" if any(near) else "errors not met"
-        words += ", bands met" if held.all() and len(held) else f", bands not ({outside or 'too few answers'})"
+        words = "errors met" if len(near) == len(AIM) else f"errors met at {near[0]} only" if near else "errors not met"
+        words += ", intervals met" if held.all() and len(held) else f", intervals not ({outside or 'too few answers'})"
         said.append(f"{WORDS.get(method, method)}: {words}")
-    about = f"{name}: the aim, errors of at most 20% at 15-30% and 8% at 30-50%, bands that hold 70 to 90%"
-    return [Claim(about, "; ".join(said), None, None)] if said else []
-
-
-def _where(near: list[bool]) -> str:
-    return ", ".join(group for group, there in zip(AIM, near, strict=True) if there)
+    if said:
+        about = f"{name}: the aim, errors of at most 20% at 15-30% and 8% at 30-50%, intervals that hold 70 to 90%"
+        yield _new(about, "; ".join(said))
 
 
 def _of_gradients(part: pd.DataFrame) -> list[Claim]:
@@ -256,18 +252,18 @@ def _of_gradients(part: pd.DataFrame) -> list[Claim]:
     if len(shown) < 2:
         return []
     text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
-    size = ", ".join(f"{k} = {v}" for k, v in protocol.HOPELESS.items())
+    size = ", ".join(f"{k} = {v}" for k, v in evaluation.NEGATIVE_CONTROL.items())
     about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
-    return [Claim(about, text, None, None, "medians and extremes")]
+    return [_new(about, text, "medians and extremes")]
 
 
 def overview(table: pd.DataFrame) -> pd.DataFrame:
-    """For a page: a row for each set of runs and method, median errors with the coverage of the 80% band."""
+    """For a page: a row for each set of runs and method, median errors with the coverage of the 80% interval."""
     return _rows(table, SETS)
 
 
 def brief(table: pd.DataFrame) -> pd.DataFrame:
-    """The same, of what one wants to know first."""
+    """The same, for the rows that someone with a stuck run needs first."""
     return _rows(table, BRIEF)
 
 
@@ -277,66 +273,77 @@ def _rows(table: pd.DataFrame, sets: dict[str, tuple[str, list[str]]]) -> pd.Dat
         part = table[table["set"] == name]
         found: list[dict[str, str]] = []
         for method in _given(methods, part):
-            scored = protocol.scores(part[part["method"] == method]).set_index("elapsed")
+            scored = scores(part[part["method"] == method]).set_index("elapsed")
             row = {"runs": "" if found else f"{words} ({part['run_id'].nunique()})"}
             row["forecast by"] = WORDS.get(method, method)
-            found.append(row | {group: _cell(scored.loc[group]) for group in protocol.NAMES if group in scored.index})
-        if found and any(found[0].get(group, "–") != "–" for group in protocol.NAMES):
-            rows += found  # not of a set so small that its best method has too few answers to tell
+            found.append(
+                row | {group: _cell(scored.loc[group]) for group in evaluation.GROUPS if group in scored.index}
+            )
+        if found and any(found[0].get(group, "–") != "–" for group in evaluation.GROUPS):
+            rows += found  # unless even the best method has too few answers
     return pd.DataFrame(rows).fillna("–")
 
 
 def _given(methods: list[str], part: pd.DataFrame) -> list[str]:
-    """Those by which runs were forecast."""
+    """Those by which runs of the table were forecast."""
     return [method for method in methods if (part["method"] == method).any()]
 
 
 def _cell(score: pd.Series) -> str:
     if score["answered"] < FEW:
         return "–"
-    band = f" ({score['coverage']:.0%})" if pd.notna(score["coverage"]) else ""
+    coverage = f" ({score['coverage']:.0%})" if pd.notna(score["coverage"]) else ""
     silent = "*" if score["answered"] < score["forecasts"] / 2 else ""
-    return f"{score['error']:.0%}{band}{silent}"
+    return f"{score['error']:.0%}{coverage}{silent}"
 
 
-def _together(part: pd.DataFrame, name: str) -> Claim:
-    """All answers of one method, whatever had elapsed: of a set that is too small to be told apart."""
-    what = f"{name}, {part['run_id'].nunique()} runs, by {WORDS['links']}: all answers together"
-    said = part.dropna(subset="said")
+def _together(since: pd.DataFrame) -> Iterator[Claim]:
+    """All answers of one method, whatever had elapsed: for sets that are too small to be grouped by that."""
+    since = since[since["method"] == "two_step_gain"]
+    for norm, which in ((False, ""), (True, " with layer norm")):
+        part = since[since["layer_norm"].astype(str) == str(norm)] if "layer_norm" in since else since[:0]
+        if not len(part):
+            continue
+        runs = f"recall since{which}, {part['run_id'].nunique()} runs, by {WORDS['two_step_gain']}"
+        text = _summary(part.dropna(subset="said"))
+        yield _new(f"{runs}: all answers together", text, f"asked {len(part)} times")
+
+
+def _summary(said: pd.DataFrame) -> str:
     if said.empty:
-        return Claim(what, f"none, asked {len(part)} times", None, None)
+        return "none"
     off = np.log(said["said"] / said["plateau"])
     held = said["plateau"].between(said["low"], said["high"]).sum()
-    text = f"median error {np.expm1(off.abs().median()):.0%} (bias {np.expm1(off.median()):+.0%}), the 80% band holds "
-    text += f"{held} of {len(said)}, the first at {said['elapsed'].min():.0%} of the plateau"
-    return Claim(what, text, None, None, f"asked {len(part)} times")
+    error = f"median error {np.expm1(off.abs().median()):.0%} (bias {np.expm1(off.median()):+.0%})"
+    first = f"the first at {said['elapsed'].min():.0%} of the plateau"
+    return f"{error}, the 80% interval holds {held} of {len(said)}, {first}"
 
 
 def _against_law(part: pd.DataFrame, name: str) -> Claim:
-    """Does attention beside the law not lose to the law alone early, and beat it from half of the plateau on? By the
-    pinball loss, which counts the middle and both ends of the band."""
-    scored = {m: protocol.scores(part[part["method"] == m]).set_index("elapsed") for m in ("gain and law", "law")}
+    """Are attention and law together no worse than the law alone early, and better from half of the plateau on? By the
+    pinball loss, which counts the median and both ends of the interval."""
+    scored = {m: scores(part[part["method"] == m]).set_index("elapsed") for m in ("gain and law", "law")}
     ratio = (scored["gain and law"]["pinball"] / scored["law"]["pinball"]).dropna()
     text = ", ".join(f"{x:.2f} ({group})" for group, x in ratio.items())
-    half = protocol.NAMES.index("50-70%")
-    met = all(x < (1.05 if protocol.NAMES.index(str(group)) < half else 1.0) for group, x in ratio.items())
+    half = evaluation.GROUPS.index("50-70%")
+    met = all(x < (1.05 if evaluation.GROUPS.index(str(group)) < half else 1.0) for group, x in ratio.items())
     note = f"the aim, at most 1.05 before 50% and below 1 from there on, is {'met' if met else 'not met'}"
-    return Claim(f"{name}: pinball loss of attention gain and law over that of the law alone", text, None, None, note)
+    return _new(f"{name}: pinball loss of attention gain and law over that of the law alone", text, note)
 
 
-def _claim(name: str, method: str, scored: pd.DataFrame) -> Claim:
+def _error(part: pd.DataFrame, name: str, method: str) -> Claim:
+    scored = scores(part[part["method"] == method])
     rows = scored[scored["answered"] >= FEW].sort_values("elapsed")
     errors = ", ".join(f"{e:.0%} ({g})" for e, g in zip(rows["error"], rows["elapsed"], strict=True))
     bias = f"bias {', '.join(f'{b:+.0%}' for b in rows['bias'])}; " if len(rows) else ""
-    cover = ", ".join(f"{c:.0%}" for c in rows["coverage"])
-    pinball = ", ".join(f"{x:.3f}" for x in rows["pinball"])
-    band = (
-        f"the 80% band holds {cover}; pinball loss {pinball}"
-        if len(rows) and rows["coverage"].notna().all()
-        else "no band"
-    )
-    answered = ", ".join(f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
-    silent = bool((scored["answered"] < scored["forecasts"]).any())
-    silence = f"; it answered {answered}" if silent else ""
-    shown = method.replace("links", WORDS["links"]).replace("gain", "attention gain")
-    return Claim(f"{name}, by {shown}: median error", errors or "too few answers", None, None, f"{bias}{band}{silence}")
+    interval = "no interval"
+    if len(rows) and rows["coverage"].notna().all():
+        interval = f"the 80% interval holds {', '.join(f'{c:.0%}' for c in rows['coverage'])}; "
+        interval += f"pinball loss {', '.join(f'{x:.3f}' for x in rows['pinball'])}"
+    silence = ""
+    if (scored["answered"] < scored["forecasts"]).any():
+        answers = (f"{row.answered} of {row.forecasts} ({row.elapsed})" for row in scored.itertuples())
+        silence = f"; it answered {', '.join(answers)}"
+    shown = method.replace("two_step_gain", WORDS["two_step_gain"]).replace("gain", "attention gain")
+    about = f"{name}, {part['run_id'].nunique()} runs, by {shown}: median error"
+    return _new(about, errors or "too few answers", f"{bias}{interval}{silence}")

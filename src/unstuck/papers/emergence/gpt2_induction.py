@@ -1,8 +1,8 @@
 """gpt2-induction: induction heads of a small GPT-2 form, watched from outside, without and with repetition in context.
 
-Not in the paper. A randomly initialised Hugging Face GPT-2 on bytes of Python's own standard library; `Watch` looks at
-it every so many steps. The second run is the same but for half of its training sequences, which repeat their first
-half; both are tested on plain text. Needs `pip install transformers`.
+Not in the paper. A randomly initialised Hugging Face GPT-2 learns the bytes of Python's standard library; `Watch`
+measures its attention every few steps. In the second run half of the training sequences repeat their first half. Both
+runs are tested on plain text. Needs `pip install transformers`.
 """
 
 import sysconfig
@@ -17,8 +17,8 @@ from torch import Tensor
 from unstuck.attach import Watch
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
-from unstuck.forecast.forecaster import FORMED, Forecaster
-from unstuck.papers.emergence._protocol import moments
+from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
+from unstuck.forecast.runs import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 from unstuck.runner.cost import GPU_STEP
@@ -29,8 +29,8 @@ SIZES = {
     "paper": {"layers": 4, "width": 128, "context": 128, "steps": 10_000, "every": 50},
 }
 BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
-REPEATED = 0.5  # of the sequences of the second run
-RARE = 1e-3  # of the text: bytes that are not rarer make the random sequences on which induction is scored
+REPEATED = 0.5  # fraction of the sequences of the second run
+RARE = 1e-3  # fraction of the text: commoner bytes make the random sequences on which induction is scored
 COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
 
 
@@ -66,7 +66,7 @@ def data(profile: Profile, progress: Progress) -> pd.DataFrame:
 def train(
     text: Tensor, held_out: Tensor, repeated: float, layers: int, width: int, context: int, steps: int, every: int
 ) -> list[dict[str, float]]:
-    """Train, look, and return what was seen."""
+    """Train a model and return the rows that its `Watch` recorded."""
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError as e:
@@ -107,7 +107,7 @@ def train(
 
 
 def draw_batch(text: Tensor, n: int, length: int, rng: torch.Generator, repeated: float = 0.0) -> Tensor:
-    """n pieces of the text; of a part of them the second half is the first once more."""
+    """n pieces of the text; a fraction `repeated` of them have their first half in place of the second."""
     starts = torch.randint(len(text) - length, (n,), generator=rng)
     batch = text[starts[:, None] + torch.arange(length)]
     again = torch.rand(n, generator=rng) < repeated
@@ -136,14 +136,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name, rows in table.groupby("data", sort=False):
         curve = Curve.from_frame(rows, "watch")
         best, steps = curve.best("induction"), curve.steps
-        for level, what in ((2 * best[0], "twice its start"), (FORMED, f"{FORMED:g}")):
+        for level, what in ((2 * best[0], "twice its start"), (INDUCTION_FORMED, f"{INDUCTION_FORMED:g}")):
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
-        formed = np.flatnonzero(best >= FORMED)
+        formed = np.flatnonzero(best >= INDUCTION_FORMED)
         until = float(steps[formed[0]] if len(formed) else steps[-1])
         said = {step: Forecaster("induction").from_attention(part) for step, part in moments(curve, until)}
-        seen = ", ".join(f"{step:,.0f}: {f.plateau:,.0f}" for step, f in said.items() if f.plateau is not None)
+        seen = ", ".join(f"{step:,.0f}: {f.step:,.0f}" for step, f in said.items() if f.step is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))

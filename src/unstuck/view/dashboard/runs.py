@@ -140,8 +140,9 @@ class Reader:
                 said = Forecaster().from_attention(curve.rows(slice(n)))
             except BadInput:
                 return []
-            if said.plateau is not None and said.low is not None and said.high is not None:
-                values = [float(said.step), said.plateau, said.low, said.high]
+            interval = said.interval()
+            if said.step is not None and interval is not None:
+                values = [said.now, said.step, *interval]
                 if all(math.isfinite(v) for v in values):
                     out.append(values)
         return out

@@ -1,4 +1,4 @@
-"""The recall runs of ours that were looked at when the signal `links` was chosen: they are no test of it."""
+"""The recall runs that the signal `two_step_gain` was chosen on, by id; they cannot test it."""
 
 # fmt: off
 RECALL = frozenset({

@@ -1,8 +1,8 @@
-"""Runs that cannot emerge, to see whether the forecaster says so: curves into results/hopeless.csv.
+"""Runs that cannot emerge, for which the forecaster should predict no end: curves into results/negative_controls.csv.
 
-A learning rate of 0; targets of another sequence; a relevance feature that is always off. At T = 32, d = 16,
-where the real task emerges within some 500 steps, they are trained for 1,200. What counts as a sign was chosen with
-seeds below 10 in view; the ten with seeds from 10 on are the test. Runs that the file has are not done again.
+Their learning rate is 0, or their targets belong to another sequence, or their relevance feature is always off. They
+are trained for 1,200 steps at T = 32, d = 16, where the real task emerges within some 500. The rule was chosen with
+seeds below 10 in view; the ten runs with seeds from 10 on test it. Runs that the file has are not repeated.
 """
 
 import sys
@@ -22,7 +22,7 @@ from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.task import Batch, World, config
 from unstuck.training.loop import Run
 
-OUT = Path(__file__).parents[1] / "results" / "hopeless.csv"
+OUT = Path(__file__).parents[1] / "results" / "negative_controls.csv"
 STEPS = 1200
 
 
@@ -37,7 +37,7 @@ class Shuffled(SingleLocation):
 
 @config
 class Unflagged(SingleLocation):
-    """Nothing tells which token is relevant."""
+    """No feature marks the relevant token."""
 
     def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
         batch = super().sample(n, rng, world)

@@ -1,0 +1,240 @@
+"""The answer of a forecaster: an outcome, the step of an event with an interval, and what qualifies the answer."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from .estimate import StepDistribution
+from .plateau import MIN_ROWS
+from .signals import BLIND, LOOK_BACK, UNCALIBRATED
+
+
+class Outcome(StrEnum):
+    """What is said of a run at its present step."""
+
+    EMERGES = "emerges"  # an end is predicted
+    NOT_SOON = "not_soon"  # no end within twice the present step; the present rule never says so
+    NO_SIGN = "no_sign"  # no end can be predicted
+    TOO_EARLY = "too_early"  # the measurements do not go back far enough
+    EMERGED = "emerged"  # the event has happened
+    DIVERGED = "diverged"  # the loss is not finite, or far above its start
+    # from the loss alone, which cannot say how long a plateau will last:
+    PLATEAU = "plateau"
+    FALLING = "falling"
+    RISING = "rising"
+    UNCLEAR = "unclear"  # too few rows
+    LEFT = "left"  # the loss has fallen from a plateau
+
+
+class Event(StrEnum):
+    """What an outcome is about."""
+
+    EXIT = "exit"  # the run leaves its plateau
+    CIRCUIT = "circuit"  # induction heads form
+    TASK = "task"  # the threshold of a run's own specification is reached
+
+
+@dataclass(frozen=True)
+class LossNotes:
+    """What a loss alone shows."""
+
+    rows: int  # with a finite loss
+    last: float | None
+    plateau_since: float | None = None  # step
+    plateau_level: float | None = None  # mean loss since then
+    slow_fall: float | None = None  # fraction by which the loss fell from the first half of the plateau to the second
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What qualifies a forecast; None where it does not apply."""
+
+    signal_present: bool = False  # the signal itself predicts the end; if not, only a law does
+    calibrated_on: tuple[str, int] | None = None  # the signal that the interval was fitted for, and on how many runs
+    usable_from: float | None = None  # step from which on the measurements go back far enough
+    moved: float | None = None  # the signal, where it is above chance but predicts no stable end
+    last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
+    refuted_law: float | None = None  # step that a law predicted, if it has passed without the event
+    falling_since: float | None = None  # step at which the loss began to fall from its plateau
+    divergence: str | None = None  # how the loss has diverged
+    loss: LossNotes | None = None  # of a forecast from the loss alone
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will do, as far as its curve up to step `now` shows.
+
+    `step` is the predicted step of the event where the outcome is EMERGES, and the observed one where it is EMERGED or
+    LEFT (None if the loss fell without a plateau). `print(forecast)` shows the answer in a sentence, `evidence`.
+    """
+
+    outcome: Outcome
+    now: float  # step
+    signal: str  # what it rests on: one of `SIGNALS`, or the name of a loss
+    event: Event = Event.EXIT
+    step: float | None = None
+    level: float = 0.8  # coverage of the interval, unless another one is asked for
+    probability: float | None = None  # of the event; the present rule gives none
+    distribution: StepDistribution | None = None  # of the step
+    notes: Notes = field(default_factory=Notes)
+
+    def interval(self, level: float | None = None) -> tuple[float, float] | None:
+        """Two steps that hold the event with probability `level`; None where no end is predicted."""
+        return None if self.distribution is None else self.distribution.interval(level or self.level)
+
+    @property
+    def elapsed(self) -> float | None:
+        """Fraction of the plateau that has passed; None where no end is predicted."""
+        return self.now / self.step if self.outcome is Outcome.EMERGES and self.step else None
+
+    @property
+    def evidence(self) -> str:
+        """The answer in a sentence."""
+        qualifiers = _qualifiers(self) if self.outcome in _OPEN else []
+        return "; ".join([_SENTENCES[self.outcome](self), *qualifiers])
+
+    def __str__(self) -> str:
+        return self.evidence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the same keys for every outcome; `step` is None unless the run EMERGES."""
+        loss, on, interval = self.notes.loss, self.notes.calibrated_on, self.interval()
+        found = {
+            "outcome": self.outcome.value,
+            "step": self.step if self.outcome is Outcome.EMERGES else None,
+            "interval": None if interval is None else list(interval),
+            "probability": self.probability,
+            "event": self.event.value,
+            "evidence": self.evidence,
+            "calibration": None if on is None else {"signal": on[0], "runs": on[1]},
+            "now": int(self.now),
+            "since": None if loss is None else loss.plateau_since,
+            "loss": None if loss is None else loss.plateau_level,
+            "emerged": self.outcome is Outcome.EMERGED,
+        }
+        old = {name: _OLD[name][1](self) for name in _OLD if name not in ("plateau", "low", "high")}
+        old["diverged"] = self.outcome is Outcome.DIVERGED
+        return found | {k: getattr(self, k) for k in ("elapsed", "level", "signal")} | old
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Attributes of earlier versions, for one release."""
+            if name not in _OLD:
+                raise AttributeError(f"Forecast has no attribute {name!r}")
+            new, value = _OLD[name]
+            warnings.warn(f"Forecast.{name} is now {new}; the old name goes with the next release", FutureWarning, 2)
+            return value(self)
+
+
+def _left(f: Forecast) -> float | None:
+    """The observed step at which the plateau was left, or the loss began to leave it."""
+    return f.step if f.outcome in (Outcome.EMERGED, Outcome.LEFT) else f.notes.falling_since
+
+
+#: Attributes of earlier versions: what has taken their place, and their value.
+_OLD: dict[str, tuple[str, Callable[[Forecast], Any]]] = {
+    "plateau": ("step", lambda f: f.step if f.outcome is Outcome.EMERGES else None),
+    "low": ("interval()", lambda f: (f.interval() or (None, None))[0]),
+    "high": ("interval()", lambda f: (f.interval() or (None, None))[1]),
+    "sign": ("notes.signal_present", lambda f: f.notes.signal_present),
+    "over": ("outcome", lambda f: f.outcome is Outcome.EMERGED),
+    "formed": ("outcome and event", lambda f: f.outcome is Outcome.EMERGED and f.event is Event.CIRCUIT),
+    "left": ("step or notes.falling_since", _left),
+    "diverged": ("outcome and notes.divergence", lambda f: f.notes.divergence),
+    "tells_from": ("notes.usable_from", lambda f: f.notes.usable_from),
+    "seen": ("notes.last_measured", lambda f: f.notes.last_measured),
+    "refuted": ("notes.refuted_law", lambda f: f.notes.refuted_law),
+    "moved": ("notes.moved", lambda f: f.notes.moved),
+}
+
+# -- the sentence
+
+_OPEN = (Outcome.EMERGES, Outcome.NO_SIGN, Outcome.TOO_EARLY)  # outcomes that further measurements may change
+_EVENTS = {  # in the future and in the past
+    Event.EXIT: ("leaves the plateau", "left its plateau"),
+    Event.CIRCUIT: ("forms induction heads", "formed induction heads"),
+    Event.TASK: ("reaches its threshold", "reached its threshold"),
+}
+
+
+def _qualifiers(f: Forecast) -> list[str]:
+    notes, found = f.notes, []
+    if f.outcome is Outcome.EMERGES and not notes.signal_present:
+        found.append("no sign of it in the signal, this is the prediction of the law")
+    if notes.falling_since is not None:
+        found.append(f"the loss has been falling since about step {notes.falling_since:,.0f}")
+    if notes.refuted_law is not None:
+        found.append(f"the law is left out, since it predicted step {notes.refuted_law:,.0f}, which has passed")
+    if notes.last_measured is not None:
+        found.append(f"attention was last measured at step {notes.last_measured:,}")
+    return found
+
+
+def _emerges(f: Forecast) -> str:
+    low, high = f.interval() or (math.nan, math.nan)
+    band = f"{100 * f.level:g}% interval {low:,.0f} to {high:,.0f}"
+    return f"{_EVENTS[f.event][0]} at about step {f.step:,.0f} ({band}), {f.elapsed:.0%} elapsed"
+
+
+def _no_sign(f: Forecast) -> str:
+    if f.signal == UNCALIBRATED:
+        why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
+        return f"no calibrated signal at step {f.now:,.0f}: {why}"
+    if f.notes.moved is None:
+        return f"no sign of emergence by step {f.now:,.0f} (signal: {f.signal})"
+    times = "" if f.signal in BLIND else f" to {math.exp(f.notes.moved):.1f} times its start"
+    return f"attention has moved{times} by step {f.now:,.0f}, but predicts no stable end (signal: {f.signal})"
+
+
+def _too_early(f: Forecast) -> str:
+    start = f.notes.usable_from or math.nan
+    history = f"measurements go back to step {start / LOOK_BACK:,.0f} only, a forecast needs step {start:,.0f}"
+    return f"too early to tell at step {f.now:,.0f}: {history}"
+
+
+def _emerged(f: Forecast) -> str:
+    if f.step is None:
+        return f"the loss has fallen nearly to zero by step {f.now:,.0f}, without a plateau"
+    heads = "; no induction head has formed" if f.signal == "induction" and f.event is Event.EXIT else ""
+    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}{heads}"
+
+
+def _diverged(f: Forecast) -> str:
+    how = f": the loss is {f.notes.divergence}" if f.notes.divergence else ""
+    return f"the run has diverged by step {f.now:,.0f}{how}"
+
+
+def _on_plateau(f: Forecast) -> str:
+    loss = _loss(f)
+    level = f"({f.signal} {loss.plateau_level:.4g})"
+    text = f"on a plateau since about step {loss.plateau_since:,.0f} {level}, now at step {f.now:,.0f}"
+    if loss.slow_fall is not None:
+        text += f"; it falls slowly, by {loss.slow_fall:.1%} from the first half of the plateau to the second"
+    return text
+
+
+def _unclear(f: Forecast) -> str:
+    return f"too few rows to tell: {f.signal} has {_loss(f).rows}, a plateau needs {MIN_ROWS}"
+
+
+def _loss(f: Forecast) -> LossNotes:
+    return f.notes.loss or LossNotes(0, None)
+
+
+_SENTENCES: dict[Outcome, Callable[[Forecast], str]] = {
+    Outcome.EMERGES: _emerges,
+    Outcome.NOT_SOON: lambda f: f"no end is expected within twice the present step, {f.now:,.0f}",
+    Outcome.NO_SIGN: _no_sign,
+    Outcome.TOO_EARLY: _too_early,
+    Outcome.EMERGED: _emerged,
+    Outcome.DIVERGED: _diverged,
+    Outcome.PLATEAU: _on_plateau,
+    Outcome.FALLING: lambda f: f"not on a plateau at step {f.now:,.0f}: {f.signal} still falls",
+    Outcome.RISING: lambda f: f"not on a plateau at step {f.now:,.0f}: {f.signal} rises",
+    Outcome.UNCLEAR: _unclear,
+    Outcome.LEFT: lambda f: f"left its plateau at about step {f.step:,.0f}: {f.signal} is {_loss(f).last:.4g} now",
+}

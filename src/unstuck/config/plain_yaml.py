@@ -51,14 +51,21 @@ def _check(text: str) -> None:
     """Refuse what is not plain, by the events of the parser: nothing is made of the text yet."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
-        if anchor is not None:
-            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            raise NotPlain("written out, since aliases are not read", f"{sign}{anchor}")
-        if tag is not None:
-            raise NotPlain("without a tag", tag)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise NotPlain(f"nested at most {DEEPEST} levels deep")
-        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _OTHER_BASE.fullmatch(event.value):
-            raise NotPlain("a number without a leading zero or colons, or quoted text", event.value)
+        if isinstance(event, yaml.NodeEvent):
+            _check_node(event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise NotPlain(f"nested at most {DEEPEST} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_node(event: Any) -> None:
+    if event.anchor is not None:
+        sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
+        raise NotPlain("written out, since aliases are not read", f"{sign}{event.anchor}")
+    if event.tag is not None:
+        raise NotPlain("without a tag", event.tag)
+    if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _OTHER_BASE.fullmatch(event.value):
+        raise NotPlain("a number without a leading zero or colons, or quoted text", event.value)

@@ -110,13 +110,13 @@ def _check_plain(value: Any) -> None:
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise ValueError("a key that is no text")
-            _check_plain(key)
+            key.encode()  # half of a surrogate pair is no text that could be written again
             _check_plain(inner)
     elif isinstance(value, list):
         for inner in value:
             _check_plain(inner)
     elif isinstance(value, str):
-        value.encode()  # half of a surrogate pair is no text that could be written again
+        value.encode()
     elif isinstance(value, int):
         if abs(value) >= LARGEST_NUMBER:
             raise ValueError("a number that is too large")

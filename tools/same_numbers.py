@@ -34,6 +34,10 @@ WORDS |= {
     "so many times as fast is the schedule as": "speed-up of the schedule over",
     "looks at which the schedule repeats": "steps at which the schedule repeats",
     "heads that look at the relevant token then": "heads with most attention on the relevant token then",
+    "band": "interval",
+    "bands": "intervals",
+    "no end named by": "no end predicted by",
+    "no sign asked": "negative controls",
 }
 
 

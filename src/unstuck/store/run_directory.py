@@ -83,7 +83,7 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Is there a run, in the directory or in the archive?"""
-        return any((self.path / name).exists() for name in ("status.json", "spec.yaml")) or bool(self._in_archive())
+        return holds_run(self.path) or self._in_archive() is not None
 
     def _whose(self) -> Source:
         return "watch" if (self.spec() or {}).get("task", {}).get("name") == "watched" else "run"
@@ -229,6 +229,11 @@ class RunDirectory:
 
     def _replace(self, name: str, write: Callable[[str], object]) -> None:
         replace_file(self.path / name, write)
+
+
+def holds_run(path: Path) -> bool:
+    """Are there files of a run in a directory?"""
+    return path.is_dir() and any((path / name).exists() for name in ("status.json", "spec.yaml"))
 
 
 def _result(status: dict[str, Any] | None) -> Result | None:

@@ -8,7 +8,7 @@ import pandas as pd
 from unstuck.store.archive import ARCHIVE, archived_runs
 from unstuck.store.reading import Damaged, warn_damaged
 from unstuck.store.result import Result
-from unstuck.store.run_directory import RunDirectory
+from unstuck.store.run_directory import RunDirectory, holds_run
 from unstuck.store.table import flatten
 
 __all__ = ["Damaged", "Result", "RunDirectory", "Store", "flatten"]
@@ -42,7 +42,7 @@ def _is_run(path: Path) -> bool:
     if path.name.startswith(".") or not path.name.isprintable():
         return False
     try:
-        return path.is_dir() and any((path / name).exists() for name in ("status.json", "spec.yaml"))
+        return holds_run(path)
     except OSError as e:  # no permission to look
         warn_damaged(path, type(e).__name__)
         return False

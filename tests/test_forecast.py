@@ -790,3 +790,20 @@ def test_a_curve_without_anything_to_go_by_hears_what_would_do(tmp_path, capsys)
     pd.DataFrame({"step": [1, 2, 3], "perplexity": [3.0, 2.0, 1.0]}).to_csv(tmp_path / "curve.csv", index=False)
     assert main(["forecast", str(tmp_path / "curve.csv")]) == 2
     assert "one with loss in its name" in capsys.readouterr().err
+
+
+def test_every_outcome_has_a_sentence():
+    notes = Notes(loss=LossNotes(20, 1.0, 100.0, 1.0))
+    for outcome in Outcome:
+        assert str(Forecast(outcome, 500.0, "gain", step=900.0, notes=notes))
+
+
+@pytest.mark.parametrize("column", ["loss", "attn_0_0"])
+def test_a_cell_with_text_is_left_out_with_a_warning(tmp_path, column):
+    rows = [{"step": str(10 * i), "loss": "2.5", "attn_0_0": "0.1"} for i in range(1, 31)]
+    rows[12][column] = "abc"
+    path = tmp_path / "curve.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    with pytest.warns(UserWarning, match=rf"1 of 30 .*{column}.*'abc'"):
+        curve = read_curve(path)
+    assert np.isnan(curve.values(column)).sum() == 1

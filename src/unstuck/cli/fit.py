@@ -26,7 +26,7 @@ def fit(
     formula: Annotated[
         str, typer.Argument(metavar="FORMULA", help='Terms joined by +, such as "d + T/B".', show_default=False)
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="", hidden=True)] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="NAME=NUMBER", hidden=True)] = None,
     level: Annotated[
         float | None,
         typer.Option(

@@ -64,7 +64,6 @@ def forecast(
 
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
-
     with named_options({"level", "signal"}), warnings_as_sentences():
         forecaster = Forecaster(signal, None, level)
         if formula is not None and law is None:
@@ -78,14 +77,14 @@ def forecast(
         print(json.dumps(found.to_dict()))
         return
     print(found)
-    _add(found, forecaster.prior)
+    _add(found, forecaster.prior, watched=bool(curve.measures))
 
 
-def _add(found: Forecast, prior: tuple[float, float] | None) -> None:
+def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -> None:
     """On stderr: what would say more than a loss alone, and what the law predicts without the signal."""
-
     if found.outcome is Outcome.PLATEAU:
-        say("A loss alone does not show how long the plateau will last: record attention with unstuck.Watch.")
+        more = "give unstuck.Watch targets= or vocabulary=" if watched else "record attention with unstuck.Watch"
+        say(f"A loss alone does not show how long the plateau will last: {more}.")
     open_ended = found.outcome in (Outcome.PLATEAU, Outcome.EMERGES)
     if prior is not None and open_ended and found.notes.refuted_law is None and prior[0] > found.now:
         say(f"the law alone predicts step {prior[0]:,.0f}, within a factor of {math.exp(prior[1]):.2f}")
@@ -93,7 +92,6 @@ def _add(found: Forecast, prior: tuple[float, float] | None) -> None:
 
 def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
     """What the law of other runs predicts for this one: the step, and the standard deviation of its logarithm."""
-
     spec = None if source.is_file() else RunDirectory(source).spec()
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), which a law needs")

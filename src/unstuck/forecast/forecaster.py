@@ -213,7 +213,7 @@ class Forecaster:
                 return _checked(name, rows)
         if self.signal == "auto" and len(rows := curve.complete(UNCALIBRATED)):
             return _checked(UNCALIBRATED, rows)
-        raise BadInput("the curve's columns", ", ".join(curve.columns), f"with {self._needs(curve)}")
+        raise BadInput("the curve", f"one with {', '.join(curve.columns)}", f"one with {self._needs(curve)}")
 
     def _needs(self, curve: Curve) -> str:
         """The columns that a curve lacks, for an error."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from unstuck.curve import STEP, Curve, Source, is_loss
+from unstuck.curve import STEP, Curve, Source, is_loss, place
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.store.store import RunDirectory, Store
 
@@ -168,9 +168,8 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     numbers = table.apply(pd.to_numeric, errors="coerce")
     steps = _steps(table[name])
-    if (
-        STEP_ENDS.search(name.lower()) and "_step" in numbers
-    ):  # rows of other calls of the logger have no step of the trainer
+    if STEP_ENDS.search(name.lower()) and "_step" in numbers:
+        # rows of other calls of the logger have no step of the trainer
         order = numbers["_step"].sort_values(kind="stable").index
         steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)
@@ -189,11 +188,12 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
 
 
 def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:
-    """Warn that a loss is left out whose column has text and no numbers, such as 0,55 with a comma."""
-    for name in filter(is_loss, numbers):
-        if numbers[name].isna().all() and table[name].notna().any():
-            like = table[name].dropna().iloc[0]
-            warnings.warn(f"column {name} has no numbers but text such as {str(like)!r}; it is left out", stacklevel=4)
+    """Warn of cells of a loss or a head's measure that hold text, such as 0,55 with a comma: they are left out."""
+    for name in (c for c in numbers if is_loss(c) or place(c)):
+        text = table.loc[numbers[name].isna(), name].dropna()
+        if len(text):
+            count = f"{len(text)} of {len(table)} cells of column {name} hold text"
+            warnings.warn(f"{count} such as {str(text.iloc[0])!r}, not a number; they are left out", stacklevel=4)
 
 
 def _warn_of_epochs(numbers: pd.DataFrame) -> None:

@@ -130,8 +130,8 @@ def _figures_of(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """The module a figure of ours lives in, and its row there if it has no file of its own: `fig1a` is
-    papers/emergence/fig1a.py, `incremental-fig2` the row `fig2` of papers/incremental/figures.py."""
+    """The module a figure of ours lives in, and its row there if it has no file of its own: `fig6` is
+    papers/emergence/fig6.py, `incremental-fig2` the row `fig2` of papers/incremental/figures.py."""
     module, row, _ = _places()[name]
     return module, row
 

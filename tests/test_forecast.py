@@ -807,3 +807,12 @@ def test_a_cell_with_text_is_left_out_with_a_warning(tmp_path, column):
     with pytest.warns(UserWarning, match=rf"1 of 30 .*{column}.*'abc'"):
         curve = read_curve(path)
     assert np.isnan(curve.values(column)).sum() == 1
+
+
+def test_an_archived_run_that_emerged_is_known_by_its_own_record():
+    store = Store(Path(__file__).parents[1] / "results" / "store")
+    run = next(r for r in store if (found := r.result()) is not None and found.status == "emerged")
+    assert not run.path.exists()  # it is in a shard
+    forecast = sources.finished(run.path, read_curve(run.path))
+    assert forecast.outcome is Outcome.EMERGED
+    assert forecast.step == run.result().plateau_steps

@@ -48,9 +48,9 @@ def read_curve(source: str | Path) -> Curve:
 
 
 def finished(source: Path, curve: Curve) -> Forecast | None:
-    """The outcome of a run directory that has ended, from its own record; None where there is still something to
-    predict."""
-    row = RunDirectory(source).row() if source.is_dir() else None
+    """The outcome of a run that has ended, archived or not, from its own record; None where there is still something
+    to predict."""
+    row = None if source.is_file() else RunDirectory(source).row()
     if row is None or row["status"] not in (Outcome.EMERGED, Outcome.DIVERGED):
         return None
     outcome = Outcome(row["status"])

@@ -6,9 +6,9 @@
     python tools/results.py --collect                    rewrite all figures from results/store
     python tools/results.py --merge-shards               put the shards of results/store into one a family
 
-DIR lies outside every checkout and keeps unfinished runs with their checkpoints; of results/store it gets a copy of the
-shards. Train from a git worktree of a
-committed state, so that editing never disturbs a run; `make runs` and `make results` do both (CONTRIBUTING.md).
+DIR lies outside every checkout and keeps unfinished runs with their checkpoints. It gets a copy of the shards of
+results/store. Train from a git worktree of a committed state, so that editing never disturbs a run; `make runs` and
+`make results` do both (CONTRIBUTING.md).
 """
 
 import argparse

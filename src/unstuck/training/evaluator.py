@@ -7,7 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
-from unstuck.curve import Row, alignment_columns, at_readout, head_columns, reference_columns, set_columns
+from unstuck.curve import (
+    EVALUATED,
+    SPECIALISATION,
+    Row,
+    alignment_columns,
+    at_readout,
+    head_columns,
+    reference_columns,
+    set_columns,
+)
 from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Task
@@ -102,7 +111,7 @@ class Evaluator:
     def _ladder_columns(self, weights: Tensor, links: dict[str, Tensor]) -> Row:
         """Specialisation of the last layer's heads, and, of a model that shows its value matrices, what they say."""
         mass = [attention_along(weights, link).tolist() for link in links.values()]  # (groups, heads)
-        columns = {"specialisation": specialisation(list(zip(*mass, strict=True)))}
+        columns = {SPECIALISATION: specialisation(list(zip(*mass, strict=True)))}
         if hasattr(self.model, "value_matrices"):
             columns |= alignment_columns(alignment(self.model.value_matrices(), self.world["A"]).tolist())
         return columns
@@ -122,7 +131,7 @@ class Evaluator:
                 columns |= set_columns(measure, {column: found[name][measure] for column, name in COLUMNS.items()})
             else:
                 columns[measure] = value
-        return columns | {"evaluated": size if full else min(self.task.probe, size)}, attention
+        return columns | {EVALUATED: size if full else min(self.task.probe, size)}, attention
 
     @torch.no_grad()
     def predictions(self) -> Tensor:

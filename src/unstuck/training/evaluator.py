@@ -24,9 +24,8 @@ from unstuck.tasks.task import Batch, Task
 from .seeds import stream
 
 AT_ONCE = 128  # sequences in one pass
-PAIRS = (
-    2**16
-)  # of positions, in the sequences whose rows are all looked at: 16 sequences of 64 tokens, 1 of 256 or more
+#: Of positions, in the sequences whose rows are all measured: 16 sequences of 64 tokens, 1 of 256 or more.
+PAIRS = 2**16
 COLUMNS = {"test": "primary", "clean": "clean", "like": "like"}  # how the measures of each set are called
 
 

@@ -79,7 +79,8 @@ def claims(names: str) -> str:
 def figure(name: str) -> str:
     name = name.strip()
     if not (RESULTS / f"{name}.json").is_file():
-        from unstuck.papers.figure import load, plan
+        from unstuck.papers.figure import load
+        from unstuck.papers.lab import plan
 
         jobs = plan(load(name), "cpu")
         hours = sum(job.seconds for job in jobs) / 3600

@@ -79,9 +79,14 @@ def reference_columns(distances: Iterable[float]) -> Row:
     return {f"ref_{i + 1}": float(x) for i, x in enumerate(distances)}
 
 
+def measure_column(sequences: str, measure: str) -> str:
+    """A measure on a set of sequences: `test_loss`, `clean_accuracy`, ..."""
+    return f"{sequences}_{measure}"
+
+
 def set_columns(measure: str, values: Mapping[str, float]) -> Row:
-    """A measure on each set of sequences: `test_loss`, `clean_loss`, ..."""
-    return {f"{name}_{measure}": value for name, value in values.items()}
+    """A measure on each set of sequences, by the names of its columns."""
+    return {measure_column(sequences, measure): value for sequences, value in values.items()}
 
 
 def context_columns(contexts: Iterable[int]) -> dict[str, str]:

@@ -162,10 +162,8 @@ class Watch:
 
         def take(layer: int, weights: Tensor) -> None:
             rows, columns = weights.shape[-2:]
-            if rows >= 2 * self.half and columns - rows in (
-                0,
-                1,
-            ):  # self-attention, perhaps with a sink at the end
+            is_self_attention = columns - rows in (0, 1)  # perhaps with a sink at the end
+            if rows >= 2 * self.half and is_self_attention:
                 row.update(_named("induction", layer, induction_score(weights[..., :rows], self.half)))
             if self.probe is None:
                 row.update(_measured(layer, weights, {}))

@@ -9,7 +9,8 @@ import typer
 from unstuck.errors import BadInput, nearest
 from unstuck.papers.catalogue import entries, is_available
 from unstuck.papers.costs import assumptions, figure_costs
-from unstuck.papers.figure import PROFILES, Profile, load, plan, stored_state
+from unstuck.papers.figure import PROFILES, Profile, load, stored_state
+from unstuck.papers.lab import plan
 from unstuck.view.figures import explain_catalogue, explain_costs
 
 from .common import Json

@@ -8,7 +8,8 @@ import typer
 
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.papers.catalogue import available, entries
-from unstuck.papers.figure import FigureModule, Profile, is_trained, load, overall, plan
+from unstuck.papers.figure import FigureModule, Profile, is_trained, load, overall
+from unstuck.papers.lab import plan
 from unstuck.papers.reproduce import reproduce as reproduce_one
 from unstuck.papers.reproduce import reproduce_all
 from unstuck.view.figures import explain_figures, explain_plan

@@ -78,9 +78,8 @@ class TrainSpec:
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     gpu: Annotated[float, Field(gt=0, le=8)] = 1.0  # share of a GPU that a run on a cluster asks for
     max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
-    thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (
-        0.1,
-    )  # of the measure that decides emergence; none: run to the end
+    #: Of the measure that decides emergence; none: run to the end.
+    thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (0.1,)
     after: Steps = 0  # steps to go on after the last threshold is crossed
     at_least: Steps = 0  # steps to do in any case, as far as max_steps allows
     maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention

@@ -42,10 +42,8 @@ class Calibration:
     spread: list[float]  # its standard deviation
     runs: int  # that it was fitted on
     centre: float = 0.0  # logarithm of the attention at the start that the curve is for
-    tilt: tuple[float, float] = (
-        0.0,
-        0.0,
-    )  # added to `ahead`: (a + b log value) (log attention at the start - centre)
+    #: a and b of (a + b log value) (log attention at the start - centre), which is added to `ahead`.
+    tilt: tuple[float, float] = (0.0, 0.0)
 
     def read(self, value: float, chance: float | None = None) -> tuple[float, float]:
         """log(plateau / step) and its spread for a value of the signal; `chance` is the logarithm of the attention to

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.curve import Curve, head_columns
+from unstuck.curve import GRAD_NORM, TEST_ACCURACY, Curve, head_columns
 
 from .calibration import Calibration
 from .estimate import Estimate, StepDistribution, combine
@@ -94,7 +94,7 @@ def extrapolated(part: Curve, column: str, threshold: float) -> float:
     if len(last) < 2:
         return 2 * now
     slope, offset = np.polyfit(last.steps, last.values(column), 1)
-    if slope == 0 or (slope > 0) != (column == "test_accuracy"):  # flat or in the wrong direction
+    if slope == 0 or (slope > 0) != (column == TEST_ACCURACY):  # flat or in the wrong direction
         return NEVER * now
     return float(np.clip((threshold - offset) / slope, now, NEVER * now))
 
@@ -215,7 +215,7 @@ def gradient_norms(emerged: list[MeasuredRun], controls: pd.DataFrame) -> pd.Dat
         curves += [("cannot", end, curve) for curve in never]
     rows = []
     for which, end, curve in curves:
-        norm = pd.Series(curve.values("grad_norm"), index=curve.steps / end)
+        norm = pd.Series(curve.values(GRAD_NORM), index=curve.steps / end)
         early, late = (norm[(norm.index >= a) & (norm.index <= b)].median() for a, b in ((0.2, 0.5), (0.6, 0.9)))
         rows.append({"method": which, "said": late / early})
     return pd.DataFrame(rows, columns=["method", "said"]).dropna()

@@ -210,6 +210,5 @@ def _since(rows: _Rows, end: int) -> int | None:
     spread = STANDARD_ERRORS * STD_PER_MAD * float(np.median(np.abs(losses - level)))
     if np.median(losses[-RECENT_ROWS:]) < level - max(spread, EXIT_FALL * abs(level)):  # it falls now
         return None
-    return int(
-        found[0] + np.argmax(losses <= level + max(spread, FLAT_WITHIN * abs(level)))
-    )  # the first are on their way
+    arrived = losses <= level + max(spread, FLAT_WITHIN * abs(level))  # the first rows may still fall to the level
+    return int(found[0] + np.argmax(arrived))

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unstuck.curve import TEST_LOSS, Curve
+from unstuck.curve import TEST_ACCURACY, TEST_LOSS, Curve
 from unstuck.store.store import RunDirectory, Store
 
 #: For each task: the measure that decides, and its threshold at which the plateau ends.
-ENDS = {"single_location": (TEST_LOSS, 0.1), "recall": ("test_accuracy", 0.5)}
+ENDS = {"single_location": (TEST_LOSS, 0.1), "recall": (TEST_ACCURACY, 0.5)}
 #: Settings of the runs of Figure 3, beside sizes and seed.
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 FIRST_STEP, STEP_RATIO = 100, 1.2  # a run is forecast at steps 100 * 1.2^k, which do not depend on its outcome

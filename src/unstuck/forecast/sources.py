@@ -168,8 +168,7 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     numbers = table.apply(pd.to_numeric, errors="coerce")
     steps = _steps(table[name])
-    if STEP_ENDS.search(name.lower()) and "_step" in numbers:
-        # rows of other calls of the logger have no step of the trainer
+    if STEP_ENDS.search(name.lower()) and "_step" in numbers:  # rows of other logger calls lack the trainer's step
         order = numbers["_step"].sort_values(kind="stable").index
         steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)

@@ -155,9 +155,8 @@ class Fit:
         """Of beta[i], by profile likelihood."""
         k = self.data.X.shape[1]
         t = self.quantile(level)
-        cut = (self.freedom + k) * math.log1p(
-            t**2 / self.freedom
-        )  # of twice the log likelihood, exact if none censored
+        # of twice the log likelihood, exact if none is censored
+        cut = (self.freedom + k) * math.log1p(t**2 / self.freedom)
         se = math.sqrt(self.covariance[i, i])
         return self._bound(i, -t * se, cut), self._bound(i, t * se, cut)
 

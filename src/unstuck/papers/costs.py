@@ -6,7 +6,8 @@ from typing import Any
 from unstuck.runner.cost import GPU, GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE, Cost, predicted_cost
 
 from .catalogue import available
-from .figure import Job, Profile, is_trained, load, plan
+from .figure import Job, Profile, is_trained, load
+from .lab import plan
 
 
 def figure_costs(profile: Profile) -> list[dict[str, Any]]:

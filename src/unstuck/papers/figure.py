@@ -124,15 +124,6 @@ def in_parts(figure: Any) -> bool:
     return bool(getattr(figure, "IN_PARTS", getattr(figure, "in_parts", False)))
 
 
-def plan(figure: Any, profile: Profile) -> list[Job]:
-    """What a figure would run."""
-    if not is_trained(figure):
-        return figure.plan(profile)
-    from .lab import jobs
-
-    return jobs(figure.runs(profile))
-
-
 def title(figure: Any) -> str:
     """What a figure is called: its `title`, or the first line of its file."""
     first = getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0]

@@ -22,7 +22,7 @@ from unstuck.runner.cost import predicted_cost
 from unstuck.runner.units import stored_results
 from unstuck.store.store import Store
 
-from .figure import Claim, Job
+from .figure import Claim, Job, Profile, is_trained
 
 
 class TieredRun(NamedTuple):
@@ -102,13 +102,15 @@ def each_rate(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredR
     return [run._replace(spec=replace(run.spec, optim=replace(run.spec.optim, lr=lr))) for run in runs for lr in rates]
 
 
-def jobs(runs: Sequence[TieredRun]) -> list[Job]:
-    """The plan of a figure: its runs, and what they take."""
-    costs = [predicted_cost(run.spec) for run in runs]
+def plan(figure: Any, profile: Profile) -> list[Job]:
+    """What a figure would run, and what that takes."""
+    if not is_trained(figure):
+        return figure.plan(profile)
+    costs = [predicted_cost(run.spec) for run in figure.runs(profile)]
     return [
         Job(
             "run",
-            len(runs),
+            len(costs),
             seconds=sum(c.seconds for c in costs),
             steps=sum(c.steps for c in costs),
             flops=sum(c.flops for c in costs),
@@ -154,16 +156,11 @@ def finished(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -
     return pd.DataFrame(rows)
 
 
-def in_parts(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -> pd.DataFrame:
-    """As `finished`, and beside every run how many the figure wants: for one that is drawn before all are done."""
-    return finished(runs, store, also).assign(wanted=len(runs))
-
-
 def runs_in(table: pd.DataFrame) -> list[Claim]:
     """How many of the runs that a figure wants its table has, where the table knows."""
     if "wanted" not in table or table.empty:
         return []
-    return [Claim("runs in the table", f"{table['run_id'].nunique()} of {table['wanted'].iloc[0]}", None, None)]
+    return [Claim("runs in the table", f"{table['run_id'].nunique()} of {table['wanted'].iloc[0]}")]
 
 
 def curves(runs: Sequence[TieredRun], store: Path) -> pd.DataFrame:

@@ -13,10 +13,14 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.runner.sweep import run_sweep
 from unstuck.store.files import replace_file, write_text
+from unstuck.store.store import Store
 
 from . import style
-from .figure import Profile, Progress, is_trained, load, overall, plan, title
+from .figure import Profile, Progress, is_trained, load, overall, title
+from .finished import Finished
+from .lab import plan, settings_of, units
 from .provenance import provenance
 
 
@@ -73,12 +77,6 @@ def _trained_table(
     figure: Any, profile: Profile, progress: Progress, store: Path, workers: int
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The figure's table from its runs in `store`, those that are missing done first by `workers` processes."""
-    from unstuck.runner.sweep import run_sweep
-    from unstuck.store.store import Store
-
-    from .finished import Finished
-    from .lab import settings_of, units
-
     done = Finished(figure, profile, store)
     if workers:
         run_sweep(

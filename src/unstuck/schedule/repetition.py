@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unstuck.config import RunSpec
-from unstuck.curve import Curve, Row
+from unstuck.curve import REPETITION, Curve, Row
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating
@@ -42,7 +42,7 @@ class Repetition(ConstantRepetition):
 
     @property
     def columns(self) -> Row:
-        return {"repetition": self.added}
+        return {REPETITION: self.added}
 
     def advise(self, step: int, loss: Callable[[], float], attention: Callable[[], dict[str, float]]) -> None:
         """Give the schedule what training does not show, at steps that depend on its settings alone: the loss on clean

@@ -7,7 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
-from unstuck.curve import Row, alignment_columns, at_readout, head_columns, reference_columns, set_columns
+from unstuck.curve import (
+    EVALUATED,
+    SPECIALISATION,
+    Row,
+    alignment_columns,
+    at_readout,
+    head_columns,
+    reference_columns,
+    set_columns,
+)
 from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Task
@@ -15,9 +24,8 @@ from unstuck.tasks.task import Batch, Task
 from .seeds import stream
 
 AT_ONCE = 128  # sequences in one pass
-PAIRS = (
-    2**16
-)  # of positions, in the sequences whose rows are all looked at: 16 sequences of 64 tokens, 1 of 256 or more
+#: Of positions, in the sequences whose rows are all measured: 16 sequences of 64 tokens, 1 of 256 or more.
+PAIRS = 2**16
 COLUMNS = {"test": "primary", "clean": "clean", "like": "like"}  # how the measures of each set are called
 
 
@@ -102,7 +110,7 @@ class Evaluator:
     def _ladder_columns(self, weights: Tensor, links: dict[str, Tensor]) -> Row:
         """Specialisation of the last layer's heads, and, of a model that shows its value matrices, what they say."""
         mass = [attention_along(weights, link).tolist() for link in links.values()]  # (groups, heads)
-        columns = {"specialisation": specialisation(list(zip(*mass, strict=True)))}
+        columns = {SPECIALISATION: specialisation(list(zip(*mass, strict=True)))}
         if hasattr(self.model, "value_matrices"):
             columns |= alignment_columns(alignment(self.model.value_matrices(), self.world["A"]).tolist())
         return columns
@@ -122,7 +130,7 @@ class Evaluator:
                 columns |= set_columns(measure, {column: found[name][measure] for column, name in COLUMNS.items()})
             else:
                 columns[measure] = value
-        return columns | {"evaluated": size if full else min(self.task.probe, size)}, attention
+        return columns | {EVALUATED: size if full else min(self.task.probe, size)}, attention
 
     @torch.no_grad()
     def predictions(self) -> Tensor:

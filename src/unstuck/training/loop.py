@@ -15,7 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.config import RunSpec
-from unstuck.curve import Curve, reference_columns, renamed_row
+from unstuck.curve import (
+    EVALUATED,
+    GRAD_NORM,
+    TEST_LOSS,
+    TRAIN_LOSS,
+    Curve,
+    measure_column,
+    reference_columns,
+    renamed_row,
+)
 from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch
 
@@ -104,6 +113,7 @@ class Run:
         self.data = stream(spec.seed, "data")
         self.evaluator = Evaluator(spec, self.model, self.world, self.device, references)
         self.tracker = tracker_of(spec)
+        self.deciding = measure_column("test", self.task.decides)  # the column that ends the plateau
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
@@ -161,14 +171,14 @@ class Run:
     def _add_row(self, on_row: Callable[["Run"], None], *, full: bool) -> None:
         begun = time.perf_counter()
         total, count = self.pending
-        row = {"step": self.step, "train_loss": total / count if count else math.nan}
+        row = {"step": self.step, TRAIN_LOSS: total / count if count else math.nan}
         if self.task.decides != "loss":
-            row[f"train_{self.task.decides}"] = self.pending_measure / count if count else math.nan
+            row[measure_column("train", self.task.decides)] = self.pending_measure / count if count else math.nan
         measures, attention = self.evaluator.all(full=full)
-        row |= {**measures, "grad_norm": self._grad_norm(), **attention, **self.repetition.columns}
+        row |= {**measures, GRAD_NORM: self._grad_norm(), **attention, **self.repetition.columns}
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
-        self.tracker.evaluated(self.step, row[f"test_{self.task.decides}"], full=full)
+        self.tracker.evaluated(self.step, row[self.deciding], full=full)
         self.next_row = next_measurement(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
         on_row(self)
@@ -202,7 +212,7 @@ class Run:
             on_step(self)
         if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
             self._add_row(on_row, full=True)
-        if _exploded(self.rows[-1]["test_loss"]):
+        if _exploded(self.rows[-1][TEST_LOSS]):
             status = "diverged"
         elif status == "censored" and self.tracker.last_crossing is not None:
             status = "emerged"  # as the last evaluation shows
@@ -212,7 +222,7 @@ class Run:
     def _ended(self, at_least: int, stop: Callable[[], bool]) -> Status | None:
         """What the run has come to at this step, or None where it goes on."""
         t, crossing, last = self.spec.train, self.tracker.last_crossing, self.rows[-1]
-        if self.step and last["step"] == self.step and _exploded(last["test_loss"]):
+        if self.step and last["step"] == self.step and _exploded(last[TEST_LOSS]):
             return "diverged"
         if crossing is not None and self.step >= max(crossing + t.after, at_least):
             return "emerged"
@@ -242,7 +252,7 @@ class Run:
     def _seen(self, c: Checkpoint) -> list[Evaluation]:
         """The evaluations that a checkpoint's rows record."""
         size = self.evaluator.size("primary")
-        return [(int(r["step"]), r[f"test_{self.task.decides}"], r["evaluated"] == size) for r in c.rows]
+        return [(int(r["step"]), r[self.deciding], r[EVALUATED] == size) for r in c.rows]
 
     def continues(self, c: Checkpoint) -> bool:
         """Can this run go on from a checkpoint? Not if it asks for what may have been passed unseen."""

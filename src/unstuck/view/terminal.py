@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from unstuck.curve import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, Curve
+from unstuck.curve import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, Curve, measure_column
 from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.laws.stages import early_stop, find_stages
@@ -120,7 +120,7 @@ def explain_run(spec: Any, done: Executed, out: Path) -> None:
         sign = "<=" if measure == "loss" else ">="
         head = f"emerged at step {result.plateau_steps:.0f} (test {measure} {sign} {threshold:g})"
     elif status == "censored":
-        reached = result.final.get(f"test_{measure}", float("nan"))
+        reached = result.final.get(measure_column("test", measure), float("nan"))
         head = f"not emerged by step {result.steps} (test {measure} {reached:.3f}, wanted {threshold:g})"
         head += "; a larger train.max_steps continues it"
     elif status == "diverged":

@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from unstuck.curve import TEST_ACCURACY, TEST_LOSS
 from unstuck.forecast import evaluation
 from unstuck.forecast.evaluation import scores
 from unstuck.forecast.fitting import held_out_sets
@@ -66,7 +67,7 @@ BRIEF = {
     "recall": ("recall: learnt in two steps", ["two_step_gain", "gain"]),
 }
 #: Sets of which one run is drawn: the method of its forecast, and the measure drawn under that.
-EXAMPLES = {"between": ("gain and law", "test_loss"), "recall since": ("two_step_gain", "test_accuracy")}
+EXAMPLES = {"between": ("gain and law", TEST_LOSS), "recall since": ("two_step_gain", TEST_ACCURACY)}
 FIRST_TEST_SEED = 10  # of runs that cannot emerge: earlier ones were seen when the rule was chosen
 #: What was aimed at on held-out runs: errors by fraction elapsed, and how often 80% intervals hold the end.
 AIM, COVERAGE_AIM = {"15-30%": 0.2, "30-50%": 0.08}, (0.7, 0.9)
@@ -167,7 +168,7 @@ def _draw_example(ax: Axes, table: pd.DataFrame, method: str, measure: str) -> N
     other.plot(
         measured["step"], measured["said"], color=PAPER_GREY, lw=1.2, label=measure.replace("_", " ") + " (right)"
     )
-    top = 0.5 if measure == "test_loss" else 1.0
+    top = 0.5 if measure == TEST_LOSS else 1.0
     other.set(ylim=(0, 4.4 * top), yticks=[0, top / 2, top])
     other.spines["right"].set_visible(True)
     handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from unstuck.attach import Watch
-from unstuck.curve import Curve
+from unstuck.curve import TEST_LOSS, Curve
 from unstuck.errors import InvalidCombination
 from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
 from unstuck.forecast.runs import moments
@@ -120,7 +120,7 @@ def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.4)
     for name, colour in COLOURS.items():
         rows = table[table["data"] == name]
-        left.plot(rows["step"], rows["test_loss"], color=colour, label=name)
+        left.plot(rows["step"], rows[TEST_LOSS], color=colour, label=name)
         curve = Curve.from_frame(rows, "watch")
         for head in curve.flat("induction").T:
             right.plot(curve.steps, head, color=colour, lw=0.5, alpha=0.4)
@@ -147,8 +147,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
-        claims.append(Claim(f"{name}: test loss at the end", f"{rows['test_loss'].iloc[-1]:.3f}", None, None))
-    losses = table.pivot_table(index="step", columns="data", values="test_loss").reindex(columns=list(COLOURS)).dropna()
+        claims.append(Claim(f"{name}: test loss at the end", f"{rows[TEST_LOSS].iloc[-1]:.3f}", None, None))
+    losses = table.pivot_table(index="step", columns="data", values=TEST_LOSS).reindex(columns=list(COLOURS)).dropna()
     if len(losses):
         plain, repeating = losses.to_numpy().T
         text = f"{(repeating > plain).sum()} of {len(losses)} looks"

@@ -10,9 +10,9 @@ import pytest
 import statsmodels.api as sm
 from scipy import integrate, stats
 
+from refusals import names, refused, refused_command, warned
 from unstuck.cli import main
 from unstuck.config import load_spec
-from unstuck.errors import BadInput
 from unstuck.laws import compare_laws, fit_power_law
 from unstuck.laws.censored import Data, fit, log_likelihood, with_slope
 from unstuck.papers.emergence.fit_censored import TRUE, simulated
@@ -139,7 +139,7 @@ def test_an_offset_is_found_and_straightens_the_law():
     assert fit_power_law(table, "d + T", offset=80).predict({"d": 8, "T": 8}) == pytest.approx(
         80 + 0.5 * 8**2.1, rel=0.05
     )
-    with pytest.raises(BadInput, match="offset"):
+    with refused("offset"):
         fit_power_law(table, "d + T", offset=99)
 
 
@@ -160,26 +160,23 @@ def test_the_command_predicts_compares_and_warns(tmp_path, capsys):
     out, err = capsys.readouterr()
     answer = json.loads(out)
     assert answer["used"] == answer["censored"] == 18
-    assert answer["predictions"][0]["beyond"] == "T"
-    assert "(in T)" in err  # one warning, which names the size that is extrapolated
-    assert err.count("warning:") == 1
+    emerged, (said,) = answer["n"], answer["predictions"]
+    assert said["beyond"] == "T"
+    assert [names(line, "T") for line in err.splitlines()] == [True]  # one warning
     assert [law["formula"] for law in answer["laws"]] == ["d + T", "T"]
     assert main(words) == 0
     out, _ = capsys.readouterr()
-    assert "d = 32, T = 4096:" in out
-    assert "18 censored, 18 of them used as such" in out
-    for bad in (
-        ["--predict", "d"],
-        ["d=3"],
-        ["--predict", "d=x"],
-        ["--predict", "q=3"],
-        ["--offset", "much"],
-        ["--predict", "d=3", "d=4", "T=5"],
-        ["--predict", "d=3", "T=4", "Q=5"],
+    assert names(out, emerged, 18, "d = 32", "T = 4096", f"{said['plateau']:,.0f}")
+    for *bad, fact in (
+        ["--predict", "d", "d"],
+        ["d=3", "d=3"],
+        ["--predict", "d=x", "x"],
+        ["--predict", "q=3", "q"],
+        ["--offset", "much", "much"],
+        ["--predict", "d=3", "d=4", "T=5", "d=3 d=4 T=5"],
+        ["--predict", "d=3", "T=4", "Q=5", "Q"],
     ):
-        assert main(["fit", str(file), "d + T", *bad]) == 2
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n")) == ("", 1)
+        refused_command(capsys, "fit", file, "d + T", *bad, says=[fact])
 
 
 @pytest.mark.parametrize(("runs", "seeds", "size", "seed"), [(8, 1, 0.0, 0.2), (24, 3, 0.15, 0.05)])
@@ -210,10 +207,9 @@ def test_fit_names_what_runs_differ_in(tmp_path, capsys):
         run.write_status({"state": "finished", "step": 20, "result": {**result, **rest}})
     assert main(["fit", str(tmp_path), "T"]) == 0
     err = capsys.readouterr().err
-    assert "differ in layers: 2, 1; heads: 4, " in err
-    assert "--where layers=2 --where heads=4" in err
+    assert names(err, "layers: 2, 1", "heads: 4", "--where layers=2", "--where heads=4")
     assert main(["fit", str(tmp_path), "T", "--where", "layers=2", "--where", "heads=4"]) == 0
-    assert "differ in" not in capsys.readouterr().err
+    assert not names(capsys.readouterr().err, "layers")
 
 
 def test_level_offset_and_schedules_reach_predictions_and_comparisons(tmp_path, capsys):
@@ -243,7 +239,7 @@ def test_level_offset_and_schedules_reach_predictions_and_comparisons(tmp_path, 
     both = pd.concat([table, table.assign(plateau_steps=table["plateau_steps"] / 2, schedule="adaptive")])
     answer, err = asked(both)
     assert answer["constant"] == pytest.approx(usual["constant"])
-    assert "60 runs under a diversity schedule are left out" in err
+    assert names(err, 60, "schedule=adaptive")
     assert asked(both, "--where", "schedule=adaptive")[0]["constant"] < usual["constant"]
 
 
@@ -300,9 +296,8 @@ def test_a_law_that_a_left_out_size_leaves_open_has_no_likelihood_of_it():
 @pytest.mark.parametrize("column", ["steps", "seconds", "plateau_steps"])
 def test_what_came_of_a_run_is_no_term(column):
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25).assign(seconds=1.0)
-    with pytest.raises(BadInput) as refused:
+    with refused("formula", f"d + {column}"):
         fit_power_law(table, f"d + {column}")
-    assert (refused.value.field, refused.value.value) == ("formula", f"d + {column}")
 
 
 def test_sizes_beyond_the_runs_are_told_where_their_ratio_lies_within():
@@ -322,12 +317,12 @@ def test_a_status_may_have_capitals(word):
 
 def test_a_status_that_no_run_has_is_told():
     table = simulated(np.random.default_rng(0), 40, 1, 0.0, 0.25)
-    with pytest.warns(UserWarning, match="'not emerged'.* 12"):
+    with warned(UserWarning, "'not emerged'", 12):
         law = fit_power_law(table.assign(status=table["status"].replace("censored", "not emerged")), "d + T")
     assert (law.n, law.censored) == (28, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for known in ("diverged", "failed", "finished", "interrupted", "running", "stopped", "watched"):
             fit_power_law(table.assign(status=table["status"].replace("censored", known)), "d + T")
-    with pytest.warns(UserWarning, match="'none'"):
+    with warned(UserWarning, "'none'"):
         fit_power_law(table.assign(status=table["status"].where(table["status"] == "emerged", None)), "d + T")

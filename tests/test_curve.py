@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import names, refused, warned
 from unstuck import curve as curve_module
 from unstuck.curve import (
     CLEAN_ACCURACY,
@@ -35,7 +36,6 @@ from unstuck.curve import (
     renamed_row,
     set_columns,
 )
-from unstuck.errors import BadInput
 from unstuck.store.archive import archived_runs
 
 STORE = Path(__file__).parents[1] / "results" / "store"
@@ -71,8 +71,11 @@ def test_heads_are_those_that_a_loop_over_columns_finds():
         frame = run.rows("curves").to_pandas()
         curve = Curve.from_frame(frame, "run")
         assert np.array_equal(curve.steps, frame["step"])
+        prefixes = dict(MEASURES)
+        if any(c.startswith("entropy_") for c in frame):  # a run of an earlier version
+            prefixes["readout_entropy"] = "entropy"
         for measure in curve.measures:
-            prefix = {**MEASURES, "readout_entropy": "entropy"}.get(measure, measure)
+            prefix = prefixes.get(measure, measure)
             expected = by_hand(frame, prefix)
             heads = curve.heads(measure)
             assert np.isfinite(heads[-1]).sum() == len(expected)
@@ -120,7 +123,7 @@ def test_old_entropies_are_called_by_what_they_were():
         assert curve.columns == ["step", f"{name}_0_1", "entropy_loss"]
         assert renamed_row(frame.iloc[0].to_dict(), source) == curve.last | curve.at(0)
     assert list(frame) == ["step", "entropy_0_1", "entropy_loss"]
-    with pytest.warns(FutureWarning, match="entropy_L_H"):
+    with warned(FutureWarning, "entropy_L_H"):
         assert Curve.of(frame).measures == ["row_entropy"]
 
 
@@ -133,7 +136,7 @@ def test_what_was_known_at_a_step(steps, step):
     if known:
         assert curve.at(step)["step"] == max(s for s, _ in known)
     else:
-        with pytest.raises(BadInput, match="step"):
+        with refused("step", step):
             curve.at(step)
 
 
@@ -153,7 +156,7 @@ def test_ladders_and_references_are_arrays():
     bare = Curve.from_rows([{"step": 0}])
     assert bare.rungs.shape == (1, 0)
     assert bare.alignment is None
-    with pytest.raises(BadInput, match="group1_L_H"):
+    with refused("the curve", allowed=["group1_L_H"]):
         bare.groups()
 
 
@@ -178,26 +181,27 @@ def test_rows_without_a_head_are_left_out_and_text_must_be_numbers():
     assert len(curve.complete("attention", "copying")) == 0
     assert Curve.from_frame(frame.assign(attn_0_0=["0.1", "", "0.3"])).heads("attention")[2, 0, 0] == 0.3
     for wrong in (frame.assign(attn_0_0="high"), frame.assign(my_loss="low"), frame.drop(columns="step")):
-        with pytest.raises(BadInput, match="curve"):
+        with refused("the curve"):
             Curve.from_frame(wrong)
-    with pytest.raises(BadInput, match=pattern("copying")):
+    with refused("the curve", allowed=[pattern("copying")]):
         curve.heads("copying")
     assert len(Curve.from_rows([])) == 0
 
 
 def test_for_a_release_a_curve_is_also_a_table():
     curve = Curve.from_rows([{"step": 0, "test_loss": 0.5}, {"step": 10, "test_loss": 0.25}])
-    with pytest.warns(FutureWarning, match="to_frame"):
+    with warned(FutureWarning, "to_frame()"):
         assert curve["test_loss"].tolist() == [0.5, 0.25]
-    with pytest.warns(FutureWarning, match="to_frame"):
+    with warned(FutureWarning, "to_frame()"):
         assert curve.iloc[-1]["step"] == 10
-    with pytest.warns(FutureWarning, match="to_frame"):
+    with warned(FutureWarning, "to_frame()"):
         assert "step" in curve
-    with pytest.raises(AttributeError, match="heds"):
+    with pytest.raises(AttributeError) as missing:
         _ = curve.heds
+    assert missing.value.name == "heds"
     assert curve == Curve.from_frame(curve.to_frame())
     assert curve != curve.truncate(5)
-    assert repr(curve) == "Curve(2 rows, steps 0 to 10: test_loss)"
+    assert names(repr(curve), "Curve", 2, 0, 10, "test_loss")
 
 
 def test_a_curve_can_be_drawn():

@@ -4,7 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from refusals import names
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.training.seeds import stream
 
@@ -67,21 +69,24 @@ def test_test_data_has_no_repetition_and_bursty_tasks_are_judged_as_trained():
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"T": 1},
-        {"d": 0},
-        {"B": 0},
-        {"T": 4, "B": 4},
-        {"p": 1.1},
-        {"p": -0.1},
-        {"feature": False},
-        {"position": "first"},
-        {"size": 3},
-    ],
+    [{"T": 1}, {"d": 0}, {"B": 0}, {"p": 1.1}, {"p": -0.1}, {"position": "first"}, {"size": 3}],
 )
 def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong)) if len(wrong) == 1 else "task.B"):
+    with pytest.raises(ValidationError) as refused:
         SingleLocation(**wrong)
+    assert [(e["loc"], e["input"]) for e in refused.value.errors()] == [((name,), x) for name, x in wrong.items()]
+
+
+@pytest.mark.parametrize(
+    ("together", "settings"),
+    [({"T": 4, "B": 4}, ["task.B", "task.T"]), ({"feature": False}, ["task.feature", "task.position"])],
+)
+def test_settings_that_do_not_go_together_are_named(together, settings):
+    with pytest.raises(ValidationError) as refused:
+        SingleLocation(**together)
+    (error,) = refused.value.errors()
+    assert error["loc"] == ()
+    assert names(error["msg"], *settings)
 
 
 def test_streams_of_a_seed_differ_by_name_and_by_seed():

@@ -14,6 +14,7 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from dashboards import Server
+from refusals import names
 from stores import a_store
 from unstuck.cli import main
 from unstuck.config import load_spec
@@ -95,7 +96,7 @@ def test_a_slider_gives_what_predict_prints(page, dashboard, capsys, screenshots
         capsys.readouterr()
         assert main(page.locator("#command").inner_text().split()[1:]) == 0
         shown = page.locator("#plateau").inner_text()
-        assert f"Plateau: {shown} " in capsys.readouterr().out
+        assert names(capsys.readouterr().out, shown)
         seen.add(shown)
     assert len(seen) == 4
     for name in ("loss", "w", "alpha"):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from refusals import invalid, refused
 from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.laws.stages import find_stages
@@ -196,29 +197,28 @@ def test_kl_and_excess_loss_of_the_truth_are_zero_and_of_others_positive():
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "error"),
     [
-        (["task.weights=[0.7,0.2,0.1]"], "task.weights has 3 numbers, but task.span is 2"),
-        (["task.weights=[0.7,0.3]", "task.span=[2,2,3]"], "task.weights"),
-        (["task.span=[2,4]"], "task.span has 2 numbers, but task.groups is 3"),
-        (["task.span=[9,2,2]", "task.stride=2"], "task.span"),
-        (["task.teacher=published", "task.d=40"], "task.teacher"),
-        (["task.teacher=published", "task.features=shared"], "task.teacher"),
-        (["task.rank=51"], "task.rank is 51"),
-        (["task.rank=5", "task.features=frobenius"], "task.rank is given"),
-        (["model.query=-1"], "model.query is -1, but must be 'xavier' or greater than or equal to 0"),
-        (["model.value=xavir"], "model.value is 'xavir', but must be 'xavier' or a valid number"),
-        (["task.features=frobenus"], "orthogonal"),
-        (["task.tau=0"], "task.tau"),
-        (["task.importance=middle"], "'near' or 'far'"),
-        (["task.sequences=-1"], "task.sequences"),
-        (["task.m=0.5"], "task.m is 0.5, but must be at least 1; where the farthest group is to matter most"),
+        (["task.weights=[0.7,0.2,0.1]"], invalid("task.weights", 3, "task.span", 2)),
+        (["task.weights=[0.7,0.3]", "task.span=[2,2,3]"], invalid("task.weights", 2, "task.span", "(2, 2, 3)")),
+        (["task.span=[2,4]"], invalid("task.span", 2, "task.groups", 3)),
+        (["task.span=[9,2,2]", "task.stride=2"], invalid("task.span", "[9, 2, 2]", "task.stride", 2)),
+        (["task.teacher=published", "task.d=40"], invalid("task.teacher", "task.d", 50)),
+        (["task.teacher=published", "task.features=shared"], invalid("task.teacher", "task.features", "shared")),
+        (["task.rank=51"], invalid("task.rank", 51, "task.d", 50)),
+        (["task.rank=5", "task.features=frobenius"], invalid("task.rank", "task.features", "frobenius")),
+        (["model.query=-1"], refused("model.query", -1, allowed=["'xavier'", 0])),
+        (["model.value=xavir"], refused("model.value", "xavir", allowed=["'xavier'"])),
+        (["task.features=frobenus"], refused("task.features", "frobenus", allowed=["'orthogonal'"])),
+        (["task.tau=0"], refused("task.tau", 0)),
+        (["task.importance=middle"], refused("task.importance", "middle", allowed=["'near'", "'far'"])),
+        (["task.sequences=-1"], refused("task.sequences", -1)),
+        (["task.m=0.5"], invalid("task.m", 0.5, 1, "task.importance")),
     ],
 )
-def test_impossible_chains_are_refused(words, says):
-    with pytest.raises(BadInput) as e:
+def test_impossible_chains_are_refused(words, error):
+    with error:
         load_spec("markov-minimal", words)
-    assert says in str(e.value)
 
 
 # -- the models
@@ -404,12 +404,12 @@ def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
     last = store.run(same.run_id).curve().references[-1, 0]
     assert last == pytest.approx(0, abs=1e-3)  # predictions are kept in half precision
     missing = load_spec("markov-minimal", [*words, "seed=1", "train.compare=[0123456789abcdef]"])
-    with pytest.raises(BadInput, match="kept no predictions"):
+    with invalid("0123456789abcdef"):
         execute(missing, store)
     with pytest.raises(BadInput):
         load_spec("markov-minimal", ["train.compare=['../../etc']"])
     for another in ("seed=1", "task.d=6", "task.m=2"):
-        with pytest.raises(BadInput, match="its task or seed is another"):
+        with invalid(other.run_id, "task", "seed"):
             execute(load_spec("markov-minimal", [*words, another, f"train.compare=[{other.run_id}]"]), store)
     fewer = load_spec("markov-minimal", [*words, "task.sequences=40", f"train.compare=[{other.run_id}]"])
     assert execute(fewer, store).result.status == "finished"  # the training set may differ

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from refusals import invalid, names, refused, refused_command
 from unstuck.cli import main
 from unstuck.config import load_spec
-from unstuck.errors import BadInput, InvalidCombination
+from unstuck.errors import InvalidCombination
 from unstuck.models.transformer import Transformer
 from unstuck.papers.lab import TieredRun, curves, finished
-from unstuck.probes.circuit import ablated, ablations, find_circuit, in_words
+from unstuck.probes.circuit import UNTRIED, ablated, ablations, find_circuit, in_words
 from unstuck.probes.maps import attention_table, draw_attention
 from unstuck.runner.budget import satisfies, truncate
 from unstuck.runner.execute import execute
@@ -189,31 +190,30 @@ def test_vectors_have_no_embedding():
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("word", "error"),
     [
-        (["task.pairs=64"], "task.pairs is 64, but must be below task.tokens = 64"),
-        (["task.B=9"], "task.B is 9, but must be at most task.pairs = 8"),
-        (["task.repeated=65"], "task.repeated"),
-        (["task.repeated=0"], "task.repeated"),
-        (["task.B=0.5"], "task.B"),
-        (["task.p=1.5"], "task.p"),
-        (["task.p=nan"], "task.p is nan, but must be a finite number"),
-        (["task.p=true"], "task.p is True, but must be a number"),
-        (["task.B=false"], "task.B is False, but must be a number"),
-        (["task.tokens=3.5"], "task.tokens is 3.5, but must be a whole number"),
-        (["train.maps=abc"], "train.maps is 'abc', but must be a list"),
-        (["task.tokens=2"], "task.tokens"),
-        (["task.pair=3"], "did you mean 'pairs'"),
-        (["pairs=3"], "did you mean 'task.pairs'"),
-        (["task.copies=never"], "'always' or 'bernoulli'"),
-        (["train.thresholds=[0.5,1.5]"], "accuracies, from 0 to 1"),
-        (["train.maps=-3"], "train.maps"),
+        ("task.pairs=64", invalid("task.pairs", "task.tokens", 64)),
+        ("task.B=9", invalid("task.B", 9, "task.pairs", 8)),
+        ("task.repeated=65", invalid("task.repeated", 65, "task.tokens", 64)),
+        ("task.tokens=2", refused("task.tokens", 2, allowed=[3])),
+        ("task.repeated=0", refused("task.repeated", 0)),
+        ("task.B=0.5", refused("task.B", 0.5)),
+        ("task.p=1.5", refused("task.p", 1.5)),
+        ("task.p=nan", refused("task.p", pytest.approx(math.nan, nan_ok=True))),
+        ("task.p=true", refused("task.p", True)),
+        ("task.B=false", refused("task.B", False)),
+        ("task.tokens=3.5", refused("task.tokens", 3.5)),
+        ("train.maps=abc", refused("train.maps", "abc")),
+        ("task.pair=3", refused("task.pair", 3, nearest="pairs")),
+        ("pairs=3", refused("override", "pairs", nearest="task.pairs")),
+        ("task.copies=never", refused("task.copies", "never", allowed=["'always'", "'bernoulli'"])),
+        ("train.thresholds=[0.5,1.5]", refused("train.thresholds", [0.5, 1.5], allowed=[0, 1])),
+        ("train.maps=-3", refused("train.maps.0", -3, allowed=[0])),
     ],
 )
-def test_impossible_recall_is_refused(words, says):
-    with pytest.raises(BadInput) as e:
-        load_spec("recall", words)
-    assert says in str(e.value)
+def test_impossible_recall_is_refused(word, error):
+    with error:
+        load_spec("recall", [word])
 
 
 NUMBERS = {"task.tokens": (9, 10**6), "task.pairs": (2, 63), "task.B": (1, 8), "task.p": (0, 1)}
@@ -223,9 +223,8 @@ NUMBERS = {"task.tokens": (9, 10**6), "task.pairs": (2, 63), "task.B": (1, 8), "
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_numbers_outside_are_one_sentence(capsys, key, below, far):
     low, high = NUMBERS[key]
-    assert main(["train", "recall", f"{key}={low - far if below else high + far}", "--dry-run"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+    word = f"{key}={low - far if below else high + far}"
+    refused_command(capsys, "train", "recall", word, "--dry-run", says=[key])
 
 
 # -- when an accuracy has emerged
@@ -383,7 +382,7 @@ def test_the_circuit_is_named_and_proven(small):
     assert all(abs(p.since - result.crossings["0.5"]) < 0.5 * result.crossings["0.5"] for p in circuit.parts)
     without = {(r["layer"], r["head"]): r["without"] for r in circuit.without}
     assert max(without[0, 0], without[1, 0]) < 0.35
-    assert "layer 1, head 1 copies" in circuit.says[0]
+    assert names(circuit.says[0], "layer 1", "head 1", "copies")
 
 
 def test_no_head_is_named_where_none_is_needed():
@@ -391,30 +390,31 @@ def test_no_head_is_named_where_none_is_needed():
     task = Recall(tokens=16, pairs=4)
     model = untrained()
     batch = task.sample(256, stream(0, "data"), {})
-    names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
-    curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.4 if n == "attn_1_0" else 0.3] for n in names}})
+    columns = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
+    curve = pd.DataFrame({"step": [0, 10], **{n: [0.2, 0.4 if n == "attn_1_0" else 0.3] for n in columns}})
     for chance in (-1.0, task.chance):  # nothing falls below it; everything is below it
         circuit = find_circuit(model, task, batch, curve, chance)
         assert [p.layer for p in circuit.parts] == [None, None]
-        assert all(line.startswith("no head or layer") for line in circuit.says)
+        assert names(circuit.says[0], "copies")
+        assert names(circuit.says[1], "selects", "layer 2", "head 1")  # the strongest
 
 
 @pytest.mark.parametrize("heads", [[(0, -1)], [(0, 7)], [(9, 0)], [(-1, 0)]])
 def test_heads_that_are_not_there_cannot_be_ablated(heads):
-    with pytest.raises(BadInput, match="layers from 0 to 1, heads from 0 to 1"), ablated(untrained(), heads):
+    with refused("heads", heads[0], allowed=["layers from 0 to 1", "heads from 0 to 1"]), ablated(untrained(), heads):
         pass
 
 
 def test_what_has_no_heads_or_no_probes_is_refused():
     task, model = Recall(tokens=16, pairs=4), untrained()
     batch = task.sample(8, stream(0, "data"), {})
-    with pytest.raises(BadInput, match="unstuck's Transformers"), ablated(torch.nn.Linear(2, 2), [(0, 0)]):
+    with refused("model", "Linear"), ablated(torch.nn.Linear(2, 2), [(0, 0)]):
         pass
-    with pytest.raises(BadInput, match="copy_L_H"):
+    with refused("the curve", allowed=["copy_L_H"]):
         find_circuit(model, task, batch, pd.DataFrame({"step": [0.0], "loss": [1.0]}), task.chance)
     table = attention_table(model, batch, step=5)
     for heads, steps in (([(0, 0)], [6]), ([(0, 2)], [5])):
-        with pytest.raises(BadInput, match="in the table: 4 heads, at steps 5"):
+        with refused("map", allowed=["4 heads", 5]):
             draw_attention(table, heads=heads, steps=steps)
 
 
@@ -438,8 +438,8 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
     rows = [{"layer": a, "head": b, "without": x} for (a, b), x in {**ALL, **without}.items()]
     monkeypatch.setattr("unstuck.probes.circuit.ablations", lambda *_: pd.DataFrame(rows))
     monkeypatch.setattr("unstuck.probes.circuit.without_heads", lambda *_: 1.0)
-    names = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
-    curve = pd.DataFrame({"step": [0, 10, 20], **{n: [0.1, 0.1, 0.2] for n in names}})
+    columns = [f"{kind}_{layer}_{head}" for kind in ("copy", "attn") for layer in (0, 1) for head in (0, 1)]
+    curve = pd.DataFrame({"step": [0, 10, 20], **{n: [0.1, 0.1, 0.2] for n in columns}})
     curve[f"copy_{layers[0]}_0"], curve[f"attn_{layers[1]}_0"] = [0.1, 0.9, 0.9], [0.1, 0.1, 0.8]
 
     def knows(inputs):
@@ -447,10 +447,11 @@ def test_whom_ablations_name(monkeypatch, without, layers, named):
 
     circuit = find_circuit(knows, task, batch, curve, task.chance)
     assert [(p.layer, p.head) for p in circuit.parts] == named
-    assert ("layer 2 selects, its heads together" in circuit.says[1]) == (named[1] == (1, None))
+    assert names(circuit.says[1], "selects", f"layer {layers[1] + 1}")
+    assert names(circuit.says[1], "head 1") == (named[1] != (1, None))
     assert in_words(circuit.as_dict(), curve) == circuit.says
     if named[0] == (None, None) != named[1]:
-        assert "accuracy without it 100%, without its layer 60%" in circuit.says[0]
+        assert names(circuit.says[0], "100%", "60%")
 
 
 @pytest.mark.parametrize(
@@ -495,15 +496,11 @@ def test_heads_of_several_layers_that_stand_in_for_each_other_are_named_together
     stored = json.loads(json.dumps(circuit.as_dict()))
     assert in_words(stored, curve) == circuit.says
     del stored["parts"][0]["together"]  # as runs have it that were made before it was tried
-    assert in_words(stored, curve)[0].endswith(
-        "whether heads of several layers do it together was not tried in this run"
-    )
+    assert in_words(stored, curve)[0].endswith(UNTRIED)
     if len(named) == 3:
-        words = "3 heads together copy: layer 2 head 1, layer 1 heads 1 and 2"
-        assert circuit.says[0].startswith(words)
-        assert "accuracy without them 25%, without as many others 100%" in circuit.says[0]
+        assert names(circuit.says[0], "3 heads", "layer 2 head 1", "layer 1 heads 1 and 2", "25%", "100%")
     if not named:
-        assert circuit.says[0].startswith("no head or layer is named that copies")
+        assert names(circuit.says[0], "copies", "layer 2", "head 1", "100%")  # the strongest is not needed
 
 
 def test_ablation_cuts_one_head_and_only_while_it_lasts():
@@ -553,7 +550,7 @@ def test_the_command_names_the_circuit_and_keeps_the_maps(tmp_path, capsys):
     assert maps.groupby(["step", "layer", "head", "row"])["weight"].sum().round(4).eq(1).all()
     assert isinstance(draw_attention(maps, [(0, 0), (1, 0)], [0, 100]), Figure)
     assert main(words) == 0
-    assert "test accuracy >= 0.3" in capsys.readouterr().out
+    assert names(capsys.readouterr().out, "accuracy", 0.3, result["run_id"])
 
 
 def test_a_map_has_the_tokens_of_its_sequence(small):
@@ -597,4 +594,5 @@ def test_a_shorter_budget_is_not_told_of_the_circuit_that_came_later(tmp_path):
     assert all(step <= 3000 for step in early.result.mapped)
     late = execute(load_spec("recall", ["task.tokens=64", "task.pairs=8", "train.max_steps=15000"]), store)
     assert late.cached
-    assert any("without its layer" in line for line in late.result.circuit["says"])  # in today's words
+    curve = store.run(late.run_id).curve()
+    assert late.result.circuit["says"] == in_words(late.result.circuit, curve)  # in today's words

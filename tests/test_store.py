@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 
+from refusals import names, refused_command, warned
 from unstuck.cli import main
 from unstuck.config import load_spec
 from unstuck.models.transformer import Transformer
@@ -74,16 +75,16 @@ def test_a_damaged_file_is_named_and_the_rest_works(store, capsys):
     (paths[2] / "checkpoint/state.safetensors").write_bytes(b"\xff" * 40)
     (store.path / "stranger.txt").write_text("hello")
     (store.path / "empty").mkdir()
-    with pytest.warns(Damaged) as warned:
+    with warned(Damaged) as damaged:
         assert len(store.table()) == 2
-    assert {Path(str(w.message).split(" is ")[0]).parent.name for w in warned} == {paths[0].name, paths[1].name}
-    with pytest.warns(Damaged, match=r"curve\.parquet"):
+    assert [any(names(str(w.message), path.name) for w in damaged) for path in paths[:4]] == [True, True, False, False]
+    with warned(Damaged, paths[2] / "curve.parquet"):
         assert store.run(paths[2].name).curve() is None
-    with pytest.warns(Damaged, match="starts anew"):
+    with warned(Damaged, paths[2] / "checkpoint/state.safetensors"):
         assert store.run(paths[2].name).resume(lambda checkpoint: checkpoint) is None
     assert main(["runs", str(store.path)]) == 0
     out, err = capsys.readouterr()
-    assert "status.json is damaged" in err
+    assert names(err, paths[0] / "status.json", paths[1] / "spec.yaml")
     assert "finished" in out
 
 
@@ -122,8 +123,8 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatc
         raise OSError(28, "No space left on device", name)
 
     monkeypatch.setattr("unstuck.store.run_directory.RunDirectory._replace", full)
-    assert main(["train", "regression", *TINY, "seed=99", "--out", str(store.path)]) == 1
-    assert "No space left on device" in capsys.readouterr().err
+    words = ["train", "regression", *TINY, "seed=99", "--out", store.path]
+    refused_command(capsys, *words, says=["No space left on device"], expected=1)  # the system's words
     monkeypatch.undo()
     assert len(store.table()) == before
 
@@ -232,7 +233,7 @@ def test_the_checkpoint_of_another_run_is_not_used(tmp_path):
         execute(spec, Store(tmp_path), keep=True)
     here, there = (Store(tmp_path).run(spec.run_id).path for spec in (small, large))
     (here / "checkpoint/state.safetensors").write_bytes((there / "checkpoint/state.safetensors").read_bytes())
-    with pytest.warns(Damaged, match="starts anew"):
+    with warned(Damaged, here / "checkpoint/state.safetensors"):
         again = execute(load_spec("regression", [*TINY, "train.max_steps=9", "model.width=8"]), Store(tmp_path))
     assert (again.result.steps, again.result.resumed_from) == (9, 0)
 
@@ -241,13 +242,11 @@ def test_a_disk_that_takes_no_checkpoint_is_a_sentence(tmp_path, monkeypatch, ca
     import safetensors.torch
 
     def full(*args):
-        raise safetensors.SafetensorError("No space left on device")
+        raise safetensors.SafetensorError("the disk is full")
 
     monkeypatch.setattr(safetensors.torch, "save_file", full)
-    assert main(["train", "regression", *TINY, "train.max_steps=2", "--out", str(tmp_path)]) == 1
-    err = capsys.readouterr().err
-    assert "checkpoint could not be written" in err
-    assert err.count("\n") == 1
+    words = ["train", "regression", *TINY, "train.max_steps=2", "--out", tmp_path]
+    refused_command(capsys, *words, says=["checkpoint", "the disk is full"], expected=1)
 
 
 def test_a_run_nobody_is_at_is_not_shown_as_running(store):

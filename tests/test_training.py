@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import unstuck
+from refusals import invalid
 from unstuck.cli import main
 from unstuck.config import load_spec
 from unstuck.curve import Curve
-from unstuck.errors import BadInput
 from unstuck.models.transformer import Transformer
 from unstuck.runner.budget import satisfies, truncate
 from unstuck.runner.execute import execute
@@ -308,7 +308,7 @@ def test_a_module_and_an_optimiser_of_ones_own():
     )
     assert result.steps == 8
     assert torch.equal(linear[1].weight, before)
-    with pytest.raises(BadInput, match="leave `out` away"):
+    with invalid("out"):
         unstuck.train(task, linear, optim=lambda p: torch.optim.SGD(p, lr=0.1), out="somewhere")
 
 
@@ -325,7 +325,7 @@ def test_a_module_in_a_store_is_known_by_its_start(tmp_path):
 def test_the_toy_model_is_trained_by_name_and_agrees_with_the_theory():
     result = Run(load_spec("toy")).advance()
     assert result.plateau_steps == pytest.approx(Flow(T=64, d=16).plateau().time, rel=0.05)
-    with pytest.raises(BadInput, match="attends to positions"):
+    with invalid("model.name", "toy", "task.position", "task.feature"):
         Run(load_spec("regression", ["model.name=toy"]))
 
 

@@ -79,7 +79,7 @@ def train(
     keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
     try:
-        with warnings_as_sentences(), live(run) as show, interrupts(signal.SIGINT, signal.SIGTERM) as interrupted:
+        with warnings_as_sentences(), live() as show, interrupts(signal.SIGINT, signal.SIGTERM) as interrupted:
 
             def on_row(run: Any) -> None:
                 for observer in (show, *trackers):

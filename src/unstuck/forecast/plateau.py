@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,15 +75,11 @@ def halves(window: Sequence[float]) -> tuple[float, float, float]:
     """Means of the halves, and the standard error of their difference."""
     half = len(window) // 2
     first, second = window[:half], window[-half:]
-    return mean(first), mean(second), math.sqrt((_variance(first) + _variance(second)) / half)
-
-
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return fmean(first), fmean(second), math.sqrt((_variance(first) + _variance(second)) / half)
 
 
 def _variance(values: Sequence[float]) -> float:
-    middle = mean(values)
+    middle = fmean(values)
     return math.fsum((v - middle) ** 2 for v in values) / max(1, len(values) - 1)
 
 

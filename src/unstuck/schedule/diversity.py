@@ -12,12 +12,12 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecast
-from unstuck.forecast.plateau import STD_PER_MAD, PlateauDetector, mean
+from unstuck.forecast.plateau import STD_PER_MAD, PlateauDetector
 from unstuck.scalars import measure, real, whole
 
 WAIT_FROM = 0.5  # fraction of a plateau from which on its predicted end is waited for
@@ -133,7 +133,7 @@ class DiversitySchedule:
         if len(values) > 2 * HISTORY * self.detector.least:
             del values[: -HISTORY * self.detector.least]
         if len(values) >= self.memory:
-            self._judge(mean(values[-self.memory :]))
+            self._judge(fmean(values[-self.memory :]))
         return self.repetition
 
     def _judge(self, now: float) -> None:
@@ -164,7 +164,7 @@ class DiversitySchedule:
 
     def _level(self) -> float:
         """The present level of the loss, without the first half of `patience`, in which it may have fallen to it."""
-        return mean(self.detector.values[-self._many :])
+        return fmean(self.detector.values[-self._many :])
 
     @property
     def _many(self) -> int:

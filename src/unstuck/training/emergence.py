@@ -12,7 +12,7 @@ and two full evaluations in a row must reach the threshold. It is evaluated in f
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from unstuck.config import RunSpec
 
@@ -29,6 +29,7 @@ def next_measurement(step: int, every: int) -> int:
 class CrossingTracker:
     """Decides when to evaluate in full, and finds where a measure crosses each threshold."""
 
+    SMOOTHING: ClassVar[float]  # weight of the newest step
     thresholds: tuple[float, ...]  # in the order in which they are crossed
     crossings: dict[str, float] = field(default_factory=dict)
     smooth: float | None = None  # of the training value
@@ -50,7 +51,7 @@ class CrossingTracker:
 
     def trained(self, value: float) -> None:
         """Take one step's training value."""
-        raise NotImplementedError
+        self.smooth = value if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * value
 
     def wants_full(self, step: int) -> bool:
         """Is a full evaluation due after this step?"""
@@ -94,8 +95,7 @@ class FallingCrossings(CrossingTracker):
         self.thresholds = tuple(sorted(self.thresholds, reverse=True))
 
     def trained(self, value: float) -> None:
-        log = math.log(max(value, 1e-30))
-        self.smooth = log if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * log
+        super().trained(math.log(max(value, 1e-30)))
 
     def _near(self, threshold: float) -> float:
         """Where to look ahead of a threshold: at most half of the way back up to where the run began."""
@@ -146,9 +146,6 @@ class RisingCrossings(CrossingTracker):
 
     def __post_init__(self) -> None:
         self.thresholds = tuple(sorted(self.thresholds))
-
-    def trained(self, value: float) -> None:
-        self.smooth = value if self.smooth is None else (1 - self.SMOOTHING) * self.smooth + self.SMOOTHING * value
 
     def wants_full(self, step: int) -> bool:
         """At the start, so that every crossing has a bound from below; then where the last evaluation, or the training

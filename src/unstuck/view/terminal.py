@@ -22,7 +22,7 @@ from unstuck.view.console import console as new_console
 
 
 @contextmanager
-def live(spec: Any) -> Iterator[Callable[[Any], None]]:
+def live() -> Iterator[Callable[[Any], None]]:
     """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens."""
     console = Console(stderr=True)
     if not console.is_terminal:

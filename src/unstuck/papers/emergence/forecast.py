@@ -187,10 +187,6 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     return [*claims, *_of_gradients(table[table["set"] == GRADIENT])]
 
 
-def _new(quantity: str, ours: str, note: str = "") -> Claim:
-    return Claim(quantity, ours, None, None, note)
-
-
 def _of_unfinished(table: pd.DataFrame) -> Iterator[Claim]:
     late = table[table["method"].isin(["two_step_gain", "gain", "entropy_drop"])]
     for (task, method), rows in late.groupby(["name", "method"], sort=False):
@@ -200,7 +196,7 @@ def _of_unfinished(table: pd.DataFrame) -> Iterator[Claim]:
         by = WORDS["two_step_gain"] if method == "two_step_gain" else method
         about = f"{what}, runs that had not emerged by their last step, by {by}: intervals that ended before it"
         text = f"{rows['ended'].sum():.0f} of {rows['answered'].sum():.0f}"
-        yield _new(about, text, f"{len(rows)} runs{which}, asked {rows['asked'].sum():.0f} times")
+        yield Claim(about, text, note=f"{len(rows)} runs{which}, asked {rows['asked'].sum():.0f} times")
 
 
 def _of_negative_controls(table: pd.DataFrame) -> Iterator[Claim]:
@@ -211,13 +207,13 @@ def _of_negative_controls(table: pd.DataFrame) -> Iterator[Claim]:
         met = "met" if always >= aim else "met at the end only" if at_end >= aim else "not met"
         note = f"at their end; at no time in {always} of {len(rows)}, with signs in {rows['signs'].sum():.0f} of the "
         note += f"{rows['asked'].sum():.0f} answers before the end; the aim, nine, is {met}"
-        yield _new(f"runs that cannot emerge: no sign in {method}", f"{at_end} of {len(rows)}", note)
+        yield Claim(f"runs that cannot emerge: no sign in {method}", f"{at_end} of {len(rows)}", note=note)
     both = table[table["method"] == evaluation.WITH_LAW]
     if len(both):
         note = "at their end, where the law is refuted and left out; before that its prediction is given: "
         note += f"{both['signs'].sum():.0f} of {both['asked'].sum():.0f} answers"
         about = "runs that cannot emerge: no end predicted by attention gain and law"
-        yield _new(about, f"{quiet[both.index].sum()} of {len(both)}", note)
+        yield Claim(about, f"{quiet[both.index].sum()} of {len(both)}", note=note)
 
 
 def _of_noise(table: pd.DataFrame) -> Iterator[Claim]:
@@ -225,7 +221,7 @@ def _of_noise(table: pd.DataFrame) -> Iterator[Claim]:
         text = f"a sign in {rows['signs'].sum():.0f} of {rows['asked'].sum():.0f} answers, "
         text += f"at some time in {(rows['signs'] > 0).sum()} of {len(rows)} curves"
         about = f"made-up curves of eight heads that only drift ({kind}), by attention gain"
-        yield _new(about, text, "the runs that cannot emerge drift by some 2%")
+        yield Claim(about, text, note="the runs that cannot emerge drift by some 2%")
 
 
 def _aimed(part: pd.DataFrame, name: str, methods: list[str]) -> Iterator[Claim]:
@@ -242,7 +238,7 @@ def _aimed(part: pd.DataFrame, name: str, methods: list[str]) -> Iterator[Claim]
         said.append(f"{WORDS.get(method, method)}: {words}")
     if said:
         about = f"{name}: the aim, errors of at most 20% at 15-30% and 8% at 30-50%, intervals that hold 70 to 90%"
-        yield _new(about, "; ".join(said))
+        yield Claim(about, "; ".join(said))
 
 
 def _of_gradients(part: pd.DataFrame) -> list[Claim]:
@@ -255,7 +251,7 @@ def _of_gradients(part: pd.DataFrame) -> list[Claim]:
     text = f"{shown['emerge']} in runs that emerge, {shown['cannot']} in runs that learn but cannot"
     size = ", ".join(f"{k} = {v}" for k, v in evaluation.NEGATIVE_CONTROL.items())
     about = f"{size}: norm of the gradient at 60 to 90% of the plateau over that at 20 to 50%, or at the same steps"
-    return [_new(about, text, "medians and extremes")]
+    return [Claim(about, text, note="medians and extremes")]
 
 
 def overview(table: pd.DataFrame) -> pd.DataFrame:
@@ -307,7 +303,7 @@ def _together(since: pd.DataFrame) -> Iterator[Claim]:
             continue
         runs = f"recall since{which}, {part['run_id'].nunique()} runs, by {WORDS['two_step_gain']}"
         text = _summary(part.dropna(subset="said"))
-        yield _new(f"{runs}: all answers together", text, f"asked {len(part)} times")
+        yield Claim(f"{runs}: all answers together", text, note=f"asked {len(part)} times")
 
 
 def _summary(said: pd.DataFrame) -> str:
@@ -329,7 +325,7 @@ def _against_law(part: pd.DataFrame, name: str) -> Claim:
     half = evaluation.GROUPS.index("50-70%")
     met = all(x < (1.05 if evaluation.GROUPS.index(str(group)) < half else 1.0) for group, x in ratio.items())
     note = f"the aim, at most 1.05 before 50% and below 1 from there on, is {'met' if met else 'not met'}"
-    return _new(f"{name}: pinball loss of attention gain and law over that of the law alone", text, note)
+    return Claim(f"{name}: pinball loss of attention gain and law over that of the law alone", text, note=note)
 
 
 def _error(part: pd.DataFrame, name: str, method: str) -> Claim:
@@ -347,4 +343,4 @@ def _error(part: pd.DataFrame, name: str, method: str) -> Claim:
         silence = f"; it answered {', '.join(answers)}"
     shown = method.replace("two_step_gain", WORDS["two_step_gain"]).replace("gain", "attention gain")
     about = f"{name}, {part['run_id'].nunique()} runs, by {shown}: median error"
-    return _new(about, errors or "too few answers", f"{bias}{interval}{silence}")
+    return Claim(about, errors or "too few answers", note=f"{bias}{interval}{silence}")

@@ -139,20 +139,18 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         for level, what in ((2 * best[0], "twice its start"), (INDUCTION_FORMED, f"{INDUCTION_FORMED:g}")):
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
-            claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed, None, None))
+            claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed))
         formed = np.flatnonzero(best >= INDUCTION_FORMED)
         until = float(steps[formed[0]] if len(formed) else steps[-1])
         said = {step: Forecaster("induction").from_attention(part) for step, part in moments(curve, until)}
         seen = ", ".join(f"{step:,.0f}: {f.step:,.0f}" for step, f in said.items() if f.step is not None)
         note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
-        claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", None, None, note))
-        claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}", None, None))
-        claims.append(Claim(f"{name}: test loss at the end", f"{rows[TEST_LOSS].iloc[-1]:.3f}", None, None))
+        claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", note=note))
+        claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}"))
+        claims.append(Claim(f"{name}: test loss at the end", f"{rows[TEST_LOSS].iloc[-1]:.3f}"))
     losses = table.pivot_table(index="step", columns="data", values=TEST_LOSS).reindex(columns=list(COLOURS)).dropna()
     if len(losses):
         plain, repeating = losses.to_numpy().T
         text = f"{(repeating > plain).sum()} of {len(losses)} looks"
-        claims.append(
-            Claim("test loss on plain text is higher where half of the data repeats itself at", text, None, None)
-        )
+        claims.append(Claim("test loss on plain text is higher where half of the data repeats itself at", text))
     return claims

@@ -126,25 +126,12 @@ def draw(table: pd.DataFrame) -> Figure:
     shown = table[(table["family"] == "no repetition") & (table["fraction"] == table["fraction"].max())]
     for d, colour in shades(D).items():
         rows = shown[shown["d"] == d]
-        right.plot(
-            rows["T"],
-            rows["blow_up"] / rows["plateau"],
-            "o:",
-            color=colour,
-            ms=5,
-            mfc="white",
-            lw=1.2,
-            label=f"√(π/2) √d T, d = {d}",
-        )
-        right.plot(
-            rows["T"],
-            rows["estimate"] / rows["plateau"],
-            "o-",
-            color=colour,
-            ms=5,
-            lw=1.2,
-            label=f"with drag and finish, d = {d}",
-        )
+        for column, line, face, name in (
+            ("blow_up", "o:", "white", "√(π/2) √d T"),
+            ("estimate", "o-", colour, "with drag and finish"),
+        ):
+            ratio, label = rows[column] / rows["plateau"], f"{name}, d = {d}"
+            right.plot(rows["T"], ratio, line, color=colour, ms=5, mfc=face, lw=1.2, label=label)
     right.axhline(1, color=BLACK, ls="--", lw=1.2)
     right.set(
         xscale="log", xlabel="sequence length T", ylabel="closed form over the simulated plateau", ylim=(0.62, 1.02)
@@ -195,11 +182,10 @@ def _claim_of_runs(runs: pd.DataFrame) -> list[Claim]:
 def compare(table: pd.DataFrame) -> list[Claim]:
     runs, table = table[table["family"] == RUNS], table[table["family"] != RUNS]
     big = table[table["T"] >= LARGE]
-    error = (_forecasts(big) - 1).abs()
 
     def at(fraction: float) -> str:
-        near = error[(big["fraction"] - fraction).abs() < 0.006]
-        return f"{near.median():.1%} (worst {near.max():.1%})"
+        error = _error_at(big, fraction).abs()
+        return f"{error.median():.1%} (worst {error.max():.1%})"
 
     once = big[big["fraction"] == big["fraction"].max()]
     one, three = once["blow_up"] / once["plateau"], once["estimate"] / once["plateau"]

@@ -223,7 +223,7 @@ def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
         mixed.to_csv(tmp_path / "c.csv", index=False)
         for curve in (mixed, read_curve(tmp_path / "c.csv")):
             assert Forecaster(calibrations=exact()).from_attention(curve) == expected
-    with refused("the curve's columns", allowed=["attn_L_H"]):
+    with refused("the curve", allowed=["attn_L_H"]):
         Forecaster().from_attention(whole.assign(attn_1_0=math.nan, attn_1_1=math.nan))
 
 
@@ -509,7 +509,7 @@ def test_forecasts_of_stored_runs_are_what_they_were(run, share, signal):
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     with refused("signal", "grain", nearest="gain"):
         Forecaster("grain")
-    with refused("the curve's columns", allowed=["attn_L_H", "induction_L_H", "readout_entropy_L_H"]):
+    with refused("the curve", allowed=["attn_L_H", "induction_L_H", "readout_entropy_L_H"]):
         Forecaster().from_attention(pd.DataFrame({"step": [0, 1], "loss": [1, 1]}))
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.parquet").write_bytes(b"not a table")
@@ -770,7 +770,7 @@ def test_copying_may_be_text_as_loggers_write_it():
     curve = by_the_law(4000.0, upto=0.6)
     both = curve.assign(copy_0_0=curve["attn_1_1"].map(str))
     assert Forecaster().predict(both).signal == "two_step_gain"
-    with refused("the curve's columns", allowed=["attn_L_H", "copy_L_H"]):
+    with refused("the curve", allowed=["attn_L_H", "copy_L_H"]):
         Forecaster("two_step_gain").from_attention(curve)
 
 

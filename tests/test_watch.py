@@ -243,7 +243,7 @@ def test_the_entropy_of_all_rows_gives_no_interval():
         assert (said.interval() is not None) == sign
         by_law = Forecaster(prior=(4000, 0.2)).predict(curve)
         assert by_law.step is not None
-    with refused("the curve's columns", allowed=["readout_entropy_L_H"]):
+    with refused("the curve", allowed=["readout_entropy_L_H"]):
         Forecaster("entropy_drop").predict(curve)
 
 

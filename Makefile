@@ -20,7 +20,7 @@ help:
 	@echo "make bench        speed, as ratios against plain implementations"
 	@echo "make runs         train the next unfinished runs in the background for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first: from a worktree of HEAD in RUNS ($(RUNS)), into STORE ($(STORE))"
 	@echo "make stop-runs    stop them; each goes on from its checkpoint at the next 'make runs'"
-	@echo "make results      copy finished runs from STORE into results/store; rewrite tables, pictures, the docs' tables and results/TODO.md"
+	@echo "make results      archive finished runs of STORE in results/store; rewrite tables, pictures, the docs' tables and results/TODO.md"
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make calibration  fit the forecaster's calibration to the runs under results/"
 	@echo "make redraw FIGURES='fig1c ...'  draw pictures and compute claims from committed tables"

@@ -18,6 +18,12 @@ def new_table(*columns: str, whole: int = 1) -> Table:
     return table
 
 
+def print_rows(table: Table) -> None:
+    """Print a table with one line a row; a row that is wider than the terminal is cut, not folded."""
+    wide = Console(width=10_000).measure(table).maximum
+    Console(highlight=False, soft_wrap=True, width=max(wide, console().width)).print(table)
+
+
 def duration(hours: float) -> str:
     seconds = hours * 3600
     if seconds < 1:

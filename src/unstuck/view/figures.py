@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from unstuck.view.console import console, duration, new_table, shown
+from unstuck.view.console import console, duration, new_table, print_rows, shown
 
 _COLOURS = {"agrees": "green", "differs": "red", "new": "cyan", "beside": "cyan"}
 
@@ -48,13 +48,12 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             row["figure"], row["setting"], row["state"], escape(row["verdict"] or "–"), cost, escape(row["shows"])
         )
-    out = console()
-    out.print(table)
+    print_rows(table)
     published = [row for row in rows if row["paper"] is not None]
     done = sum(row["state"] == "complete" for row in published)
     counts = Counter(row["setting"] for row in published)
     settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
-    out.print(
+    console().print(
         f"\n{len(published)} figures and panels of the papers ({settings}), {done} complete; "
         f"{len(rows) - len(published)} of our own. Cost of other profiles: unstuck figures --cost. "
         "Draw one: unstuck reproduce fig1c"

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 from rich.markup import escape
 
 from unstuck.view.columns import telling_columns
-from unstuck.view.console import console, duration, new_table, shown
+from unstuck.view.console import console, duration, new_table, print_rows, shown
 
 
 def explain_runs(table: pd.DataFrame, directory: Path) -> None:
@@ -19,9 +18,7 @@ def explain_runs(table: pd.DataFrame, directory: Path) -> None:
     view = new_table(*columns, whole=len(columns))
     for row in table[columns].itertuples(index=False):
         view.add_row(*(escape(shown(v, 5)) for v in row))
-    wide = Console(width=10_000).measure(view).maximum
-    # A row that is wider than the terminal is cut, not folded.
-    Console(highlight=False, soft_wrap=True, width=max(wide, console().width)).print(view)
+    print_rows(view)
     counts = table["status"].value_counts()
     console().print("\n" + ", ".join(f"{n} {status}" for status, n in counts.items()))
 

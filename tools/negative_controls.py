@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 import torch
 
+from unstuck.columns import renamed
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
-from unstuck.curve import renamed
 from unstuck.models.transformer import Transformer
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.tasks.single_location import SingleLocation

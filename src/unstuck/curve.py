@@ -1,6 +1,6 @@
 """`Curve`: what was measured over training, one row per measurement.
 
-This file and `_columns.py`, whose names it exports, are the only ones that know how columns are named.
+This file and `columns.py` are the only ones that know how columns are named.
 """
 
 import re
@@ -12,86 +12,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck._columns import (
+from unstuck.columns import (
     ACCURACIES,
     ALIGNMENT,
-    CLEAN_ACCURACY,
-    CLEAN_LOSS,
-    EVALUATED,
-    EXCESS_LOSS,
-    GRAD_NORM,
     GROUP,
-    LIKE_ACCURACY,
-    LIKE_LOSS,
     LOSSES,
-    MEASURES,
     OLD_ENTROPY,
-    REPETITION,
-    RUNGS,
-    SPECIALISATION,
     STEP,
-    TEST_ACCURACY,
-    TEST_LOSS,
-    TRAIN_ACCURACY,
-    TRAIN_LOSS,
     Row,
     Source,
-    alignment_columns,
-    at_readout,
-    context_columns,
-    head_columns,
     is_loss,
-    measure_column,
     numbered,
     pattern,
     place,
     predictor,
-    reference_columns,
     renamed,
-    renamed_row,
-    set_columns,
 )
 from unstuck.errors import BadInput
 from unstuck.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "CLEAN_ACCURACY",
-    "CLEAN_LOSS",
-    "ENOUGH_ROWS",
-    "EVALUATED",
-    "EXCESS_LOSS",
-    "GRAD_NORM",
-    "LIKE_ACCURACY",
-    "LIKE_LOSS",
-    "MEASURES",
-    "REPETITION",
-    "RUNGS",
-    "SPECIALISATION",
-    "STEP",
-    "TEST_ACCURACY",
-    "TEST_LOSS",
-    "TRAIN_ACCURACY",
-    "TRAIN_LOSS",
-    "Curve",
-    "Row",
-    "Source",
-    "alignment_columns",
-    "at_readout",
-    "context_columns",
-    "head_columns",
-    "is_loss",
-    "measure_column",
-    "pattern",
-    "place",
-    "predictor",
-    "reference_columns",
-    "renamed",
-    "renamed_row",
-    "set_columns",
-]
 
 Array = NDArray[np.float64]
 ENOUGH_ROWS = 10  # finite values that a loss needs to be judged by

@@ -6,7 +6,7 @@ from typing import Any
 
 from unstuck.attach.capture import unwrapped
 from unstuck.attach.watch import Watch
-from unstuck.curve import TRAIN_LOSS
+from unstuck.columns import TRAIN_LOSS
 from unstuck.errors import InvalidCombination
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unstuck.curve import MEASURES
+from unstuck.columns import MEASURES
 from unstuck.errors import BadInput
 
 TARGETS = ("attention", "copying")  # measures whose positions a user names

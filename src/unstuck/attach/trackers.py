@@ -6,7 +6,7 @@ Both are optional: `pip install 'unstuck[trackers]'`. Weights & Biases works off
 from pathlib import Path
 from typing import Any, Protocol
 
-from unstuck.curve import STEP
+from unstuck.columns import STEP
 from unstuck.extras import require
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.curve import STEP, TEST_LOSS, TRAIN_LOSS, Curve, Row, head_columns, place
+from unstuck.columns import STEP, TEST_LOSS, TRAIN_LOSS, Row, head_columns, place
+from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast import Forecast, Forecaster
 from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink

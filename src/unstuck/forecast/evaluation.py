@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.curve import GRAD_NORM, TEST_ACCURACY, Curve, head_columns
+from unstuck.columns import GRAD_NORM, TEST_ACCURACY, head_columns
+from unstuck.curve import Curve
 
 from .calibration import Calibration
 from .estimate import Estimate, StepDistribution, combine

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.curve import STEP, Curve, pattern
+from unstuck.columns import STEP, pattern
+from unstuck.curve import Curve
 from unstuck.errors import BadInput, nearest
 from unstuck.scalars import number, real
 

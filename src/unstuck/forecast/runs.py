@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unstuck.curve import TEST_ACCURACY, TEST_LOSS, Curve
+from unstuck.columns import TEST_ACCURACY, TEST_LOSS
+from unstuck.curve import Curve
 from unstuck.store.store import RunDirectory, Store
 
 #: For each task: the measure that decides, and its threshold at which the plateau ends.

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from unstuck.curve import STEP, Curve, Source, is_loss, place
+from unstuck.columns import STEP, Source, is_loss, place
+from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.store.store import RunDirectory, Store
 

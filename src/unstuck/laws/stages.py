@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import RUNGS, SPECIALISATION, STEP, TEST_LOSS, Curve
+from unstuck.columns import RUNGS, SPECIALISATION, STEP, TEST_LOSS
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
 REACHED = 0.8  # of the fall of log KL

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.curve import STEP
+from unstuck.columns import STEP
 from unstuck.errors import BadInput, nearest
 from unstuck.store.store import Store
 

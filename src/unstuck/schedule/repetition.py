@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from unstuck.columns import REPETITION, Row
 from unstuck.config import RunSpec
-from unstuck.curve import REPETITION, Curve, Row
+from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating

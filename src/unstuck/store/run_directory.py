@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import pandas as pd
 import yaml
 
+from unstuck.columns import Source, renamed
 from unstuck.config import RunSpec
-from unstuck.curve import Curve, Source, renamed
+from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
 from unstuck.store.archive import ARCHIVE, ArchivedRun, Kind, archived_runs
 from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint

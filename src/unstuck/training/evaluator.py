@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unstuck.config import RunSpec
-from unstuck.curve import (
+from unstuck.columns import (
     EVALUATED,
     SPECIALISATION,
     Row,
@@ -17,6 +16,7 @@ from unstuck.curve import (
     reference_columns,
     set_columns,
 )
+from unstuck.config import RunSpec
 from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Task

@@ -14,17 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from unstuck.columns import EVALUATED, GRAD_NORM, TEST_LOSS, TRAIN_LOSS, measure_column, reference_columns, renamed_row
 from unstuck.config import RunSpec
-from unstuck.curve import (
-    EVALUATED,
-    GRAD_NORM,
-    TEST_LOSS,
-    TRAIN_LOSS,
-    Curve,
-    measure_column,
-    reference_columns,
-    renamed_row,
-)
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.tasks.task import Batch
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from unstuck.curve import Row
+from unstuck.columns import Row
 from unstuck.tasks.task import Task
 
 

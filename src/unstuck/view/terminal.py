@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from unstuck.curve import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, Curve, measure_column
+from unstuck.columns import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, measure_column
+from unstuck.curve import Curve
 from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
 from unstuck.laws.stages import early_stop, find_stages

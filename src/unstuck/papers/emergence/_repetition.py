@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.curve import CLEAN_ACCURACY, EVALUATED, LIKE_ACCURACY, STEP
+from unstuck.columns import CLEAN_ACCURACY, EVALUATED, LIKE_ACCURACY, STEP
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import CLEAN_ACCURACY, Curve
+from unstuck.columns import CLEAN_ACCURACY
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim
 from unstuck.papers.finished import Finished
 from unstuck.probes.circuit import ROLES

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import STEP, TEST_LOSS, TRAIN_LOSS, Curve
+from unstuck.columns import STEP, TEST_LOSS, TRAIN_LOSS
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid, runs_in

@@ -9,7 +9,7 @@ import statistics
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import CLEAN_LOSS, LIKE_LOSS, STEP, TRAIN_LOSS
+from unstuck.columns import CLEAN_LOSS, LIKE_LOSS, STEP, TRAIN_LOSS
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid

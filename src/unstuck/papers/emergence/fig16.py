@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import LIKE_ACCURACY
+from unstuck.columns import LIKE_ACCURACY
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.curve import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, STEP
+from unstuck.columns import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, STEP
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import CLEAN_ACCURACY, LIKE_ACCURACY, REPETITION, STEP
+from unstuck.columns import CLEAN_ACCURACY, LIKE_ACCURACY, REPETITION, STEP
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 from numpy.typing import NDArray
 
-from unstuck.curve import TEST_LOSS
+from unstuck.columns import TEST_LOSS
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLACK, BLUE, ORANGE, legend_outside, panels, shades
 from unstuck.theory import Flow, rate

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.curve import TEST_ACCURACY, TEST_LOSS
+from unstuck.columns import TEST_ACCURACY, TEST_LOSS
 from unstuck.forecast import evaluation
 from unstuck.forecast.evaluation import scores
 from unstuck.forecast.fitting import held_out_sets

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from unstuck.attach import Watch
-from unstuck.curve import TEST_LOSS, Curve
+from unstuck.columns import TEST_LOSS
+from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
 from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
 from unstuck.forecast.runs import moments

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 from matplotlib.figure import Figure as Picture
 
-from unstuck.curve import CLEAN_ACCURACY
+from unstuck.columns import CLEAN_ACCURACY
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid, runs_in

@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from unstuck.curve import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, REPETITION, Curve
+from unstuck.columns import CLEAN_ACCURACY, CLEAN_LOSS, EVALUATED, REPETITION
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, curves, grid

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from unstuck.curve import EXCESS_LOSS, SPECIALISATION, STEP, TEST_LOSS, TRAIN_LOSS, Curve, context_columns, predictor
+from unstuck.columns import EXCESS_LOSS, SPECIALISATION, STEP, TEST_LOSS, TRAIN_LOSS, context_columns, predictor
+from unstuck.curve import Curve
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, curves
 from unstuck.papers.style import legend_outside, panels, shades

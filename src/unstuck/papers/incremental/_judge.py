@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import TEST_LOSS, predictor
+from unstuck.columns import TEST_LOSS, predictor
 from unstuck.papers.figure import Claim
 
 from ._published import Published, updates

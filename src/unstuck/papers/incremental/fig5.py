@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from unstuck.curve import EXCESS_LOSS, Curve, predictor
+from unstuck.columns import EXCESS_LOSS, predictor
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.columns import EXCESS_LOSS, SPECIALISATION, STEP, TEST_ACCURACY, TEST_LOSS, TRAIN_LOSS
 from unstuck.config.run import TrainSpec
-from unstuck.curve import EXCESS_LOSS, SPECIALISATION, STEP, TEST_ACCURACY, TEST_LOSS, TRAIN_LOSS, Curve
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled

@@ -1,4 +1,4 @@
-"""How the columns of a curve are named; `unstuck.curve` exports what others need.
+"""How the columns of a curve are named.
 
 A curve is stored and exchanged as a table. Its columns are
 

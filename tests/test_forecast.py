@@ -812,3 +812,11 @@ def test_an_archived_run_that_emerged_is_known_by_its_own_record():
     forecast = sources.finished(run.path, read_curve(run.path))
     assert forecast.outcome is Outcome.EMERGED
     assert forecast.step == run.result().plateau_steps
+
+
+def test_a_run_older_than_a_setting_has_its_default():
+    mine = {"task": "single_location", "model": "transformer", "T": 16, "d": 4, "B": 1}
+    old = {**mine, "embedding": None, "status": "emerged"}
+    table = pd.DataFrame([old, {**old, "embedding": "linear"}, {**old, "embedding": "normal"}])
+    assert prior.runs_alike(table, {**mine, "embedding": "linear"}, "d + T/B").index.tolist() == [0, 1]
+    assert prior.runs_alike(table, {**mine, "embedding": "normal"}, "d + T/B").index.tolist() == [2]

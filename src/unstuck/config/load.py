@@ -246,17 +246,24 @@ def find_class(section: str, name: Any) -> type:
     if name.endswith(".py"):
         what = "subclass of Task" if section == "task" else "class with a method `build`"
         return from_file(section, Path(name), lambda value: _is_kind(section, value), what)
+    if (own := own_class(section, name)) is not None:
+        return own
     names = _own_names(section)
-    if name in names:
-        module = importlib.import_module(f"{package}.{name}")
-        wanted = name.replace("_", "")
-        for value in vars(module).values():
-            if isinstance(value, type) and value.__name__.lower() == wanted and _is_kind(section, value):
-                return value
     for point in entry_points(group=package):
         if point.name == name:
             return point.load()
     raise BadInput(f"{section}.name", name, f"one of {', '.join(names)}" + nearest(name, names))
+
+
+def own_class(section: str, name: Any) -> type | None:
+    """The task or model of that name that comes with the package; None for any other, so that a stored name runs
+    nobody's code."""
+    if name not in _own_names(section):
+        return None
+    module = importlib.import_module(f"{PACKAGES[section]}.{name}")
+    wanted = name.replace("_", "")
+    found = (v for v in vars(module).values() if isinstance(v, type) and v.__name__.lower() == wanted)
+    return next((value for value in found if _is_kind(section, value)), None)
 
 
 @cache

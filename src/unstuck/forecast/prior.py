@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unstuck.config.load import own_class
 from unstuck.config.run import OptimSpec, TrainSpec
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
@@ -24,16 +25,26 @@ WITHOUT_EFFECT = {"seed", "run_id", *(f.name for f in fields(TrainSpec))} - {"ba
 
 def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd.DataFrame:
     """The runs of a table that differ from a run only in what the formula names, at the same threshold."""
-    mine = {**DEFAULTS, **mine}  # runs older than a setting have its default
+    defaults = _defaults(mine)
+    mine = {**DEFAULTS, **mine}
     for column in ({*mine, "schedule"} - set(_named(formula)) - WITHOUT_EFFECT) & set(table):
         value = mine.get(column)
-        missing = value is None or value == DEFAULTS.get(column)
+        missing = value is None or value == defaults.get(column)  # a run older than a setting has its default
         same = table[column].map(lambda other, value=value: bool(other == value)).astype(bool)
         table = table[same | (table[column].isna() & missing)]
     thresholds = mine.get("thresholds") or []
     if len(thresholds) and "threshold" in table and (table["threshold"] != thresholds[-1]).any():
         table = at_threshold(table, float(thresholds[-1]))
     return table
+
+
+def _defaults(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of the settings of a run's optimiser, and of its task and model where those are ours."""
+    found = dict(DEFAULTS)
+    for section in ("task", "model"):
+        kind = own_class(section, run.get(section))
+        found |= {} if kind is None else {f.name: f.default for f in fields(kind) if f.name != "name"}
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -15,7 +15,8 @@ import pandas as pd
 
 from unstuck.columns import STEP, Source, is_loss, place
 from unstuck.curve import Curve
-from unstuck.errors import BadInput, InvalidCombination
+from unstuck.errors import BadInput
+from unstuck.extras import require
 from unstuck.store.store import RunDirectory, Store
 
 from ._old import old_names
@@ -100,11 +101,10 @@ def _separator(header: str) -> str:
 
 def _tensorboard(source: Path) -> pd.DataFrame:
     """The scalars of an event file, or of all in a directory; newer writers store them as tensors of one number."""
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-        from tensorboard.util.tensor_util import make_ndarray
-    except ImportError as e:
-        raise InvalidCombination("TensorBoard is not installed; pip install 'unstuck[trackers]' brings it") from e
+    require("trackers", "reading TensorBoard files", "tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
     events = EventAccumulator(str(source), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     rows: dict[int, dict[str, float]] = {}
@@ -120,11 +120,10 @@ def _tensorboard(source: Path) -> pd.DataFrame:
 
 
 def _wandb(path: Path) -> pd.DataFrame:
-    try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-        from wandb.proto import wandb_internal_pb2
-    except ImportError as e:
-        raise InvalidCombination("Weights & Biases is not installed; pip install 'unstuck[trackers]' brings it") from e
+    require("trackers", "reading Weights & Biases files", "wandb")
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from wandb.proto import wandb_internal_pb2
+
     rows = []
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]

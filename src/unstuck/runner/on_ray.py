@@ -17,6 +17,7 @@ from typing import Any
 
 from unstuck.config.run import RunSpec
 from unstuck.errors import InvalidCombination
+from unstuck.extras import require
 from unstuck.runner.execute import CHECKPOINT_SECONDS, Executed
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.runner.units import Agenda, Progress, Sweep, Unit, portable, work
@@ -68,10 +69,9 @@ def run_on_ray(
 
 
 def _connected(address: str) -> Any:
-    try:
-        import ray
-    except ImportError as e:
-        raise InvalidCombination("Ray is not installed; pip install 'unstuck[ray]' brings it") from e
+    require("ray", "a sweep on Ray")
+    import ray
+
     if not ray.is_initialized():
         try:
             _knock(_found(address))

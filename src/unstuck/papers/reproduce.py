@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from unstuck.files import replace_file, write_text
 from unstuck.runner.sweep import run_sweep
-from unstuck.store.files import replace_file, write_text
 from unstuck.store.store import Store
 
 from . import style

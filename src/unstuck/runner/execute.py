@@ -24,6 +24,7 @@ from unstuck.training.loop import Checkpoint, Run, RunResult
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
 MAP_SEQUENCES = 256  # whose mean attention is kept, where what matters is positions, not tokens
+CACHE = ".cache"  # within a store: tokens of a corpus
 CIRCUIT = 512  # sequences on which ablations are judged
 
 
@@ -71,6 +72,7 @@ def execute(
             return None
         if (found := _known(spec, directory)) is not None:
             return Executed(spec.run_id, found, cached=True)
+        spec.task.prepare(store.path / CACHE)
         session = _Session(spec, directory, checkpoint_seconds)
         return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
 

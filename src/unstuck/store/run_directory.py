@@ -20,9 +20,9 @@ from unstuck.columns import Source, renamed
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
+from unstuck.files import own_directory, remove_partial, replace_file, sync_directory
 from unstuck.store.archive import ARCHIVE, ArchivedRun, Kind, archived_runs
 from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint
-from unstuck.store.files import own_directory, remove_partial, replace_file, sync_directory
 from unstuck.store.locks import hold, is_held
 from unstuck.store.reading import has_rows, is_own_file, read_spec, read_status, read_table, warn_damaged
 from unstuck.store.result import Result

@@ -1,6 +1,7 @@
 """`Task`: a frozen configuration that draws batches. Subclass it, in one file, for a task of your own."""
 
-from typing import ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import torch
 from pydantic import ConfigDict
@@ -29,9 +30,16 @@ class Batch(NamedTuple):
     """n sequences: inputs, targets, and which tokens the targets depend on."""
 
     inputs: Tensor  # (n, T, features), or (n, T) token indices, or (n, T, k) where a position holds k of them
-    targets: Tensor  # (n, outputs), or (n,) token indices
+    targets: Tensor  # (n, outputs), or (n,) token indices, or (n, T) of them for a task that is read everywhere
     relevant: Tensor  # (n, T), True on the tokens that the target depends on
     extra: Tensor = torch.empty(0)  # (n, ...), further data for the task's `measures`
+
+
+class Repeated(NamedTuple):
+    """n sequences of random tokens, each followed by itself: only copying tells what comes in the second pass."""
+
+    tokens: Tensor  # (n, 2 period) token indices
+    period: int
 
 
 class Task:
@@ -42,13 +50,16 @@ class Task:
 
     #: True if inputs are token indices, False if they are vectors.
     discrete: ClassVar[bool] = False
+    #: True if the model predicts at every position, False if it is read at the last one.
+    everywhere: ClassVar[bool] = False
     #: Sequences in the evaluation set, and how many of them an ordinary row of the curve uses.
     evaluation: ClassVar[int] = 1024
     probe: ClassVar[int] = 64
     #: Sequences in the sets that do not decide emergence: clean and training-like data.
     beside: ClassVar[int] = 64
-    #: The measure whose thresholds decide emergence: a loss falls to them, an accuracy rises to them.
-    decides: ClassVar[Literal["loss", "accuracy"]] = "loss"
+    #: The measure whose thresholds decide emergence: a loss falls to them, the others rise to them. The copying
+    #: advantage is measured on the sequences of `repeated_sequences`.
+    decides: ClassVar[Literal["loss", "accuracy", "copy_advantage"]] = "loss"
 
     @property
     def inputs(self) -> int:
@@ -58,6 +69,13 @@ class Task:
     @property
     def outputs(self) -> int:
         raise NotImplementedError
+
+    def identity(self) -> dict[str, Any]:
+        """What a run's id has in place of some of the settings: for a path, what it leads to."""
+        return {}
+
+    def prepare(self, cache: Path) -> None:
+        """Before a run: what takes long and is the same for many runs may be kept in `cache`, a directory."""
 
     def world(self, rng: torch.Generator) -> World:
         return {}
@@ -76,6 +94,10 @@ class Task:
     def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
         """Sequences to test on."""
         return self.sample(n, rng, world)
+
+    def repeated_sequences(self, n: int, rng: torch.Generator, world: World) -> Repeated | None:
+        """n random sequences, each twice, on which induction heads are measured; None for a task without."""
+        return None
 
     def clean(self) -> "Task":
         """The same task without repetition, for testing."""

@@ -197,8 +197,53 @@ class RisingCrossings(CrossingTracker):
         return any(value >= self.NEAR * threshold for _, value, _ in self.seen)
 
 
+@dataclass
+class SteadyCrossings(CrossingTracker):
+    """For a measure that is not known of a training batch, such as the copying advantage, and rises: every evaluation
+    counts in full, and two in a row must reach a threshold. From half of it on, one is made every `every` steps."""
+
+    every: int = 20
+
+    SMOOTHING = 1.0
+
+    def __post_init__(self) -> None:
+        self.thresholds = tuple(sorted(self.thresholds))
+
+    def wants_full(self, step: int) -> bool:
+        threshold = self.next_threshold
+        if threshold is None or not self.seen:
+            return False
+        last, value, _ = self.seen[-1]
+        return value >= threshold / 2 and step - last >= self.every
+
+    def evaluated(self, step: int, value: float, *, full: bool) -> None:
+        self.seen.append((step, value, full))
+        while (threshold := self.next_threshold) is not None:
+            crossing = self._crossing(threshold)
+            if crossing is None:
+                return
+            self.crossings[f"{threshold:g}"] = crossing
+
+    def _crossing(self, threshold: float) -> float | None:
+        for i in range(len(self.seen) - 1):
+            if min(self.seen[i][1], self.seen[i + 1][1]) >= threshold:
+                return self._between(self.seen[i - 1] if i else None, self.seen[i], threshold)
+        return None
+
+    def _between(self, below: Evaluation | None, above: Evaluation, threshold: float) -> float:
+        """The step at which a straight line passes the threshold: the measure may be negative."""
+        if below is None:
+            return float(above[0])
+        return below[0] + (above[0] - below[0]) * (threshold - below[1]) / (above[1] - below[1])
+
+    def missed(self, threshold: float) -> bool:
+        return False  # every evaluation is kept
+
+
 def tracker_of(spec: RunSpec) -> CrossingTracker:
     """The tracker for the measure that decides the run's emergence."""
     if spec.task.decides == "loss":
         return FallingCrossings(spec.train.thresholds)
+    if spec.task.decides == "copy_advantage":
+        return SteadyCrossings(spec.train.thresholds, every=spec.train.probe_every)
     return RisingCrossings(spec.train.thresholds, probe=spec.task.probe)

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.columns import (
+    COPY_ADVANTAGE,
     EVALUATED,
+    IN_CONTEXT_SCORE,
     SPECIALISATION,
     Row,
     alignment_columns,
@@ -18,14 +20,16 @@ from unstuck.columns import (
 )
 from unstuck.config import RunSpec
 from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
+from unstuck.probes.induction import copy_advantage, head_scores, in_context_score, previous_token, token_losses
 from unstuck.probes.ladder import alignment, specialisation
-from unstuck.tasks.task import Batch, Task
+from unstuck.tasks.task import Batch, Repeated, Task
 
 from .seeds import stream
 
 AT_ONCE = 128  # sequences in one pass
 #: Of positions, in the sequences whose rows are all measured: 16 sequences of 64 tokens, 1 of 256 or more.
 PAIRS = 2**16
+REPEATED = 64  # random sequences on which copying is measured
 COLUMNS = {"test": "primary", "clean": "clean", "like": "like"}  # how the measures of each set are called
 
 
@@ -47,6 +51,8 @@ class Evaluator:
         for name, task in (("primary", self.task.primary()), ("clean", self.task.clean()), ("like", self.task)):
             twin = next((s for s in self.sets.values() if s[0] == task), None)
             self.sets[name] = twin or self._drawn(task, task.evaluation, spec.seed, f"eval {name}", device)
+        repeated = self.task.repeated_sequences(REPEATED, stream(spec.seed, "repeated"), world)
+        self.repeated = repeated and repeated._replace(tokens=repeated.tokens.to(device))
         if spec.schedule.name == "adaptive":
             task = self.task.clean()
             self.sets["advice"] = self._drawn(task, task.probe, spec.seed, "advice", device)
@@ -82,10 +88,14 @@ class Evaluator:
         columns: Row = {}
         if hasattr(self.model, "observe"):
             links = task.links(part)
-            outputs, maps = self.model.observe(part.inputs, **({"whole": True} if links else {}))
-            columns = readout_columns([m[:, :, -1] for m in maps] if links else maps, part.relevant)
-            columns |= self._row_columns(part.inputs, maps if links else None)
+            whole = bool(links) or self.repeated is not None
+            outputs, maps = self.model.observe(part.inputs, **({"whole": True} if whole else {}))
+            if part.relevant.any():
+                columns = readout_columns([m[:, :, -1] for m in maps] if whole else maps, part.relevant)
+            columns |= self._row_columns(part.inputs, maps if whole else None)
             columns |= link_columns(maps, links)
+            if self.repeated is not None:
+                columns |= text_columns(outputs, maps, part.targets) | repeated_columns(self.model, self.repeated)
             if hasattr(task, "groups"):
                 columns |= link_columns(
                     [m[:, :, -1:] for m in maps], {at_readout(k): v[:, -1:] for k, v in links.items()}
@@ -147,6 +157,24 @@ def readout_columns(maps: list[Tensor], relevant: Tensor) -> Row:
     for layer, weights in enumerate(maps):
         columns |= head_columns("attention", layer, attention_to(weights, relevant).tolist())
         columns |= head_columns("readout_entropy", layer, readout_entropy(weights).tolist())
+    return columns
+
+
+def text_columns(logits: Tensor, maps: list[Tensor], targets: Tensor) -> Row:
+    """On text, (n, T): heads that attend to the previous token, and what the context is worth."""
+    columns: Row = {IN_CONTEXT_SCORE: in_context_score(token_losses(logits, targets)).mean().item()}
+    for layer, weights in enumerate(maps):
+        columns |= head_columns("previous_token", layer, previous_token(weights).tolist())
+    return columns
+
+
+def repeated_columns(model: Any, repeated: Repeated) -> Row:
+    """On repeated random sequences: duplicate-token and induction heads, and how much is gained by copying."""
+    logits, maps = model.observe(repeated.tokens, whole=True)
+    columns: Row = {COPY_ADVANTAGE: copy_advantage(logits, repeated.tokens, repeated.period).mean().item()}
+    for layer, weights in enumerate(maps):
+        for measure, values in head_scores(weights, repeated.period).items():
+            columns |= head_columns(measure, layer, values.tolist())
     return columns
 
 

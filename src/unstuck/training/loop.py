@@ -14,7 +14,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unstuck.columns import EVALUATED, GRAD_NORM, TEST_LOSS, TRAIN_LOSS, measure_column, reference_columns, renamed_row
+from unstuck.columns import (
+    EVALUATED,
+    GRAD_NORM,
+    TEST_LOSS,
+    TRAIN_LOSS,
+    deciding_column,
+    measure_column,
+    reference_columns,
+    renamed_row,
+)
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
@@ -105,7 +114,8 @@ class Run:
         self.data = stream(spec.seed, "data")
         self.evaluator = Evaluator(spec, self.model, self.world, self.device, references)
         self.tracker = tracker_of(spec)
-        self.deciding = measure_column("test", self.task.decides)  # the column that ends the plateau
+        self.deciding = deciding_column(self.task.decides)  # the column that ends the plateau
+        self.measured_in_training = self.task.decides == "accuracy"  # of a batch, beside its loss
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
@@ -118,7 +128,7 @@ class Run:
     # -- one step
 
     def _train_step(self) -> tuple[float, float]:
-        """One step; returns its loss, and its value of the measure that decides."""
+        """One step; returns its loss, and the measure that decides; the loss again if a batch does not tell that."""
         begun = time.perf_counter()
         self.repetition.advise(
             self.step,
@@ -147,7 +157,7 @@ class Run:
         value = loss.item()
         self.repetition.learnt(value)
         self.pending = (self.pending[0] + value, self.pending[1] + 1)
-        if self.task.decides == "loss":
+        if not self.measured_in_training:
             return value, value
         measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean().item()
         self.pending_measure += measure
@@ -164,7 +174,7 @@ class Run:
         begun = time.perf_counter()
         total, count = self.pending
         row = {"step": self.step, TRAIN_LOSS: total / count if count else math.nan}
-        if self.task.decides != "loss":
+        if self.measured_in_training:
             row[measure_column("train", self.task.decides)] = self.pending_measure / count if count else math.nan
         measures, attention = self.evaluator.all(full=full)
         row |= {**measures, GRAD_NORM: self._grad_norm(), **attention, **self.repetition.columns}

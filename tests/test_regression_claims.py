@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from unstuck.papers.emergence import fig3_right, fig12, no_residual
-from unstuck.papers.emergence._regression import cell_ratios, fit_or_none, law_claims, of_paper_sizes
+from unstuck.papers.emergence._regression import cell_ratios, law_claims, of_paper_sizes
 from unstuck.papers.emergence.heads import OWN, SHARED, WIDER
 from unstuck.papers.figure import load
 from unstuck.papers.lab import shortest_mean
+from unstuck.papers.plateaus import fit_or_none
 
 
 def plateaus(law, T=(16, 32, 64), d=(8, 16, 32), seeds=(0, 1), noise=0.0, **settings):

@@ -1,7 +1,7 @@
-"""The figures of both papers: where each stands, and what it needs.
+"""The figures of both papers and our own: where each stands, and what it needs.
 
-A figure is a file of `emergence/` or `incremental/`, or a row of the table `FIGURES` of one. Its title stands there:
-the first line of the file, or the first argument of the row. Files and rows are found without being listed here, and so
+A figure is a file of `emergence/`, `incremental/` or `text/`, or a row of the table `FIGURES` of one. Its title stands
+there: the first line of the file, or the first argument of the row. Files and rows are found without being listed here, and so
 are entry points `unstuck.figures` of other packages. This file adds the order of the papers' figures, what they need,
 and how near their setting is to the published one.
 """
@@ -42,6 +42,7 @@ class Entry:
 PACKAGES = {"gpt2-induction": "transformers"}
 
 _THEORY, _SGD, _MIXTURE = "theory", "theory and the toy model by SGD", "theory of paper 2"
+_TEXT = "GPT runs on text"
 _LAB, _RECALL, _MARKOV = "Transformer runs on regression", "Transformer runs on recall", "runs on the Markov task"
 
 #: In the order of the papers, figures of one kind together.
@@ -61,6 +62,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("fit-censored", "ours", "simulated sweeps"),
     ("fit-halves forecast", "ours", _LAB),
     ("schedule", "ours", f"{_LAB} and recall"),
+    ("context-at-equal-tokens text-law text-repetition text-layernorm text-fleet text-size", "ours", _TEXT),
     ("gpt2-induction", "ours", "the package transformers"),
     ("fig13-split fig13-width", "ours", _LAB),
     ("no-residual", "ours", f"{_LAB} and recall"),
@@ -79,7 +81,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("incremental-figB", "published", _MARKOV),
     ("incremental-regression", "ours", _MIXTURE),
 ]
-_PREFIX = {"emergence": "", "incremental": "incremental-"}
+_PREFIX = {"emergence": "", "incremental": "incremental-", "text": ""}
 
 
 def _paper(name: str) -> str:

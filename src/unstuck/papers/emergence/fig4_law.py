@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim
 from unstuck.papers.finished import Finished
+from unstuck.papers.plateaus import law_text, plot_plateaus
 from unstuck.papers.style import legend_outside, note, panels
 
 from ._recall import NAMES, both_laws, fastest, law_runs, laws, layers_claim, with_layers
-from ._regression import law_text, plot_plateaus
 
 IN_PARTS = True  # a run that has not come to its end says nothing, but the others do
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid
+from unstuck.papers.plateaus import explain_triangles, plot_runs
 from unstuck.papers.style import BLUE, ORANGE, PAPER_GREY, log_steps, panels
 
 from ._recall import SMALL, UNTIL_50, crossing, guessed, layers_claim, paper_law, with_layers
-from ._regression import explain_triangles, plot_runs
 
 IN_PARTS = True  # runs are compared one by one, with and without
 NORMS = {"without": False, "with": True}

@@ -16,9 +16,10 @@ from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, finished, grid
+from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import BLACK, PAPER_GREY, note, panels
 
-from ._regression import exponent_text, fit_or_none, law_claims, law_text, plot_plateaus
+from ._regression import law_claims
 
 FORMULA = "d + T + layers + heads"
 NAMES = {"layers": "L", "heads": "H"}

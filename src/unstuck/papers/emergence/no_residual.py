@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import note, panels
 
 from ._recall import SMALL, UNTIL_50, crossing, step_list
-from ._regression import cell_ratios, exponent_text, fit_or_none, law_text, local_exponents, plot_plateaus, ratio_text
+from ._regression import cell_ratios, local_exponents, ratio_text
 
 IN_PARTS = True  # runs are compared size by size
 ALSO = ["skip", "init"]  # settings of the model in the table

@@ -15,20 +15,17 @@ from matplotlib.figure import Figure as Picture
 from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import legend_outside, note, panels
 
 from ._regression import (
     cell_ratios,
     each_once,
-    exponent_text,
-    fit_or_none,
     law_claims,
-    law_text,
     left_runs,
     local_exponents,
     middle_runs,
     paper_law,
-    plot_plateaus,
     ratio_text,
     spread,
 )

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, each_rate, grid, runs_in
+from unstuck.papers.plateaus import explain_triangles, plot_runs
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, RED, legend_outside, log_steps, panels
 
 from ._recall import SMALL, crossing, guessed, paper_law
-from ._regression import explain_triangles, plot_runs
 
 IN_PARTS = True  # runs are compared one by one; what is missing is said
 ALSO = ["embedding"]  # a setting of the model in the table

@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import legend_outside, note, panels
 
 from . import recall_pairs
 from ._recall import SMALL, UNTIL_50, crossing
-from ._regression import exponent_text, fit_or_none, law_text, local_exponents, plot_plateaus
+from ._regression import local_exponents
 
 IN_PARTS = True  # runs are compared size by size
 NAMES = {True: "a pair at one position", False: "key and value apart"}

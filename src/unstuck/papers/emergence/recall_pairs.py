@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import fit_or_none, plot_plateaus
 from unstuck.papers.style import PAPER_GREY, legend_outside, panels
 
 from ._recall import SMALL, UNTIL_50, at_another_level, crossing, paper_law, step_list
-from ._regression import fit_or_none, law_claims, local_exponents, plot_plateaus
+from ._regression import law_claims, local_exponents
 
 IN_PARTS = True  # sizes are compared with their neighbours; the claims say how many runs are in
 MANY = 12  # pairs from which on the exponent is fitted

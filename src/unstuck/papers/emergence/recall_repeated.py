@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import explain_triangles, plot_runs
 from unstuck.papers.style import BLUE, ORANGE, log_steps, panels
 
 from ._recall import SMALL, UNTIL_90, crossing, step_list
-from ._regression import explain_triangles, plot_runs
 
 IN_PARTS = True  # runs are compared one by one
 LEVELS = {0.5: BLUE, 0.9: ORANGE}

@@ -15,19 +15,10 @@ from matplotlib.figure import Figure as Picture
 from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.lab import TieredRun, grid, runs_in
+from unstuck.papers.plateaus import fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import note, panels
 
-from ._regression import (
-    PAPER_D,
-    PAPER_T,
-    cell_ratios,
-    fit_or_none,
-    law_claims,
-    law_text,
-    of_paper_sizes,
-    plot_plateaus,
-    ratio_text,
-)
+from ._regression import PAPER_D, PAPER_T, cell_ratios, law_claims, of_paper_sizes, ratio_text
 
 ONE_HEAD = {"model.layers": 1, "model.heads": 1}
 HARD = {"T": 256, "d": 128}  # the largest size of the paper

@@ -1,9 +1,9 @@
 """The figures of both papers and our own: where each stands, and what it needs.
 
 A figure is a file of `emergence/`, `incremental/` or `text/`, or a row of the table `FIGURES` of one. Its title stands
-there: the first line of the file, or the first argument of the row. Files and rows are found without being listed here, and so
-are entry points `unstuck.figures` of other packages. This file adds the order of the papers' figures, what they need,
-and how near their setting is to the published one.
+there: the first line of the file, or the first argument of the row. Files and rows are found without being listed
+here, and so are entry points `unstuck.figures` of other packages. This file adds the order of the papers' figures, what
+they need, and how near their setting is to the published one.
 """
 
 import ast

@@ -41,6 +41,7 @@ NUMBERS = {
     ("toy", (1, 1, 1)): [0.626680, 0.899410, 0.822903],
     ("markov-minimal", (2, 1, 1)): [1.770651, 1.459156, 1.295679],
     ("markov-full", (2, 2, 1)): [2.358867, 2.422759, 2.177946],
+    ("text", (1, 1, 1)): [5.544898, 5.530596, 5.503406],
     ("markov-regression", (2, 1, 1)): [51.741962, 46.711826, 53.187599],
 }
 SMALL = {
@@ -56,6 +57,7 @@ SMALL = {
         "model.width=12",
         "model.mlp=8",
     ],
+    "text": ["task.vocabulary=256", "task.context=32", "model.width=16", "model.heads=2", "train.batch=8"],
     "markov-regression": ["task.d=4", "task.scored=4", "train.batch=20"],
 }
 

@@ -52,7 +52,7 @@ def encode(corpus: str, vocabulary: int, cache: Path | None = None) -> Tokens:
     """The tokens of a corpus. With `cache`, a directory, they are read from there, or written for the next time."""
     key = (identity(corpus), vocabulary)
     if key not in _encoded:
-        file = None if cache is None else cache / f"{key[0]}-{vocabulary}.npz"
+        file = None if cache is None else cache / f"{key[0]}-{vocabulary}.npy"
         tokens = _stored(file, vocabulary)
         if tokens is None:
             tokens, tokenizer = tokenise(read(corpus), vocabulary)
@@ -97,11 +97,16 @@ def _stored(file: Path | None, vocabulary: int) -> Indices | None:
     if file is None or not file.is_file():
         return None
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            tokens = stored["tokens"]
-    except (OSError, ValueError, KeyError, EOFError):
+        tokens = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
         return None
-    usable = tokens.dtype == np.uint16 and tokens.ndim == 1 and len(tokens) and tokens.max() < vocabulary
+    usable = (
+        isinstance(tokens, np.ndarray)
+        and tokens.dtype == np.uint16
+        and tokens.ndim == 1
+        and len(tokens)
+        and tokens.max() < vocabulary
+    )
     return tokens if usable else None
 
 
@@ -111,5 +116,5 @@ def _write(file: Path, tokens: Indices, tokenizer: str) -> None:
     if tokenizer:
         write_text(file.with_suffix(".tokenizer.json"), tokenizer)
     content = io.BytesIO()
-    np.savez(content, tokens=tokens)
+    np.save(content, tokens)
     write_bytes(file, content.getvalue())

@@ -44,6 +44,8 @@ class Transformer:
 
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
         """The module for a task, with initial weights drawn from `rng`."""
+        if task.everywhere:
+            raise InvalidCombination("model.name = transformer is read at one position; this task needs model.name=gpt")
         if self.embedding != "linear" and not task.discrete:
             raise InvalidCombination(f"model.embedding = {self.embedding} needs a task of tokens; this one has vectors")
         return TransformerModule(self, task.inputs, task.outputs, rng, task.discrete)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +88,9 @@ class PlainGPT(nn.Module):
         self.norm = nn.LayerNorm(size.width)
         self.read_out = nn.Linear(size.width, VOCABULARY, bias=False)
         self.read_out.weight = self.tokens.weight
-        self.apply(lambda m: nn.init.normal_(m.weight, std=0.02) if isinstance(m, nn.Linear | nn.Embedding) else None)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
@@ -102,23 +104,20 @@ class HuggingFace(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        config = GPT2Config(
-            vocab_size=VOCABULARY,
-            n_positions=size.context,
-            n_embd=size.width,
-            n_layer=size.layers,
-            n_head=size.heads,
-            n_inner=4 * size.width,
-            activation_function="gelu",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            use_cache=False,
-            attn_implementation="sdpa",
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-        self.model = GPT2LMHeadModel(config)
+        settings: dict[str, Any] = {
+            "vocab_size": VOCABULARY,
+            "n_positions": size.context,
+            "n_embd": size.width,
+            "n_layer": size.layers,
+            "n_head": size.heads,
+            "n_inner": 4 * size.width,
+            "activation_function": "gelu",
+            **dict.fromkeys(["resid_pdrop", "embd_pdrop", "attn_pdrop"], 0.0),
+            "use_cache": False,
+            "attn_implementation": "sdpa",
+            **dict.fromkeys(["bos_token_id", "eos_token_id"], 0),
+        }
+        self.model = GPT2LMHeadModel(GPT2Config(**settings))
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.model(tokens).logits

@@ -272,11 +272,11 @@ def _by_our_runs(setting: Setting, ours: OurRuns | None) -> Prediction:
 
 
 def _unfitted(setting: Setting, ours: OurRuns) -> str:
-    """Why there is no law: too few runs of this kind formed induction heads."""
+    """What was measured where there is no law."""
     of_kind = [c for c in ours.cells if kind(c.burst) == kind(setting.burst)]
     text = "natural text (burst 0)" if setting.burst == 0 else "text with repetition"
     if not of_kind:
         return f"not measured on {text}"
     formed, runs = sum(c.formed for c in of_kind), sum(c.runs for c in of_kind)
     last = max(c.last_step for c in of_kind)
-    return f"too few runs for a law: {formed} of {runs} formed by step {last:,.0f} on {text}"
+    return f"no law could be fitted: {formed} of {runs} runs formed by step {last:,.0f} on {text}"

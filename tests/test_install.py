@@ -101,7 +101,8 @@ def test_watch_needs_neither_extras_nor_fcntl():
 
 
 def test_help_and_predict_import_neither_torch_nor_pandas():
-    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"]):
+    induction = ["predict", "induction", "--batch", "32", "--context", "128"]
+    for words in (["--help"], ["predict", "--T", "512", "--d", "64"], ["predict", "--help"], induction):
         done = unstuck(*words, without=OPTIONAL | {"torch", "pandas"})
         assert done.returncode == 0, done.stderr
 

@@ -9,7 +9,7 @@ import pytest
 
 from unstuck import _PLACES
 from unstuck._moved import MOVED
-from unstuck.cli import COMMANDS
+from unstuck.cli import COMMANDS, SUBCOMMANDS
 from unstuck.config.load import PACKAGES
 from unstuck.papers.catalogue import available, from_packages, place_of
 
@@ -61,7 +61,7 @@ def test_module_names_in_strings_obey_the_layers():
 
 def test_the_walk_finds_the_tables_of_modules():
     found = set(edges())
-    assert {("unstuck.cli", command.module) for command in COMMANDS.values()} <= found
+    assert {("unstuck.cli", command.module) for command in (COMMANDS | SUBCOMMANDS).values()} <= found
     assert {("unstuck.config.load", package) for package in PACKAGES.values()} <= found
     assert ("unstuck.papers.catalogue", "unstuck.papers.") in found
 

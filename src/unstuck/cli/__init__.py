@@ -11,12 +11,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unstuck import __version__
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, nearest
 from unstuck.extras import require
 
 
 class Command(NamedTuple):
-    module: str  # has a function of the command's name
+    module: str  # has a function of the command's name, or of its last word
     summary: str  # the first line of that function's docstring
     extra: str = ""  # that must be installed
 
@@ -35,6 +35,14 @@ COMMANDS = {
     "figures": Command("unstuck.cli.figures", "List the figures of both papers, their state and cost.", extra="papers"),
     "report": Command("unstuck.cli.report", "Write one HTML file about runs and figures.", extra="papers"),
     "serve": Command("unstuck.cli.serve", "Open a dashboard on the runs of a store.", extra="app"),
+}
+
+#: Words after a command that make it another one, such as `unstuck predict induction`.
+SUBCOMMANDS = {
+    "predict induction": Command(
+        "unstuck.cli.predict_induction",
+        "Predict when induction heads form in a language model, by each published law and by ours.",
+    ),
 }
 
 START = """\
@@ -75,16 +83,29 @@ class OnDemand(TyperCommand):
     """A command that is known by its name and summary until it is called or asked for its own help."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        return load(str(self.name)).make_context(info_name, args, parent, **extra)
+        name, more = str(self.name), words_after(str(self.name))
+        if more and args and not args[0].startswith("-"):
+            word, *args = args
+            if word not in more:
+                allowed = f"{' or '.join(more)}, or an option{nearest(word, more)}"
+                raise BadInput(f"the word after `unstuck {name}`", word, allowed)
+            name = info_name = f"{name} {word}"
+        return load(name).make_context(info_name, args, parent, **extra)
+
+
+def words_after(name: str) -> list[str]:
+    """The words that may follow a command."""
+    return [words.removeprefix(f"{name} ") for words in SUBCOMMANDS if words.startswith(f"{name} ")]
 
 
 def load(name: str) -> Any:
     """The whole command, from its module."""
-    module, _, extra = COMMANDS[name]
+    module, _, extra = (COMMANDS | SUBCOMMANDS)[name]
     if extra:
         require(extra, f"unstuck {name}")
+    usage = " | ".join(["[OPTIONS]", *(f"{word} [OPTIONS]" for word in words_after(name))])
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    alone.command(name)(getattr(import_module(module), name))
+    alone.command(name, options_metavar=usage)(getattr(import_module(module), name.rpartition(" ")[2]))
     return typer.main.get_command(alone)
 
 

@@ -55,6 +55,10 @@ def predict(
       unstuck predict --T 4096 --d 64 --B 8 --flow reduced --json
 
       unstuck predict --T 4096 --d 256 --p 0.1
+
+    [bold]Induction heads in a language model[/bold], by published laws and ours; see unstuck predict induction --help
+
+      unstuck predict induction --batch 32 --context 128
     """
     with named_options({"T", "d", "B", "p", "flow", "threshold"}):
         setting = Flow(T, d, B, p, flow)  # type: ignore[arg-type]

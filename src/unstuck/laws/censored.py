@@ -197,12 +197,17 @@ class Fit:
                 inner, below = at, value
         return float(self.beta[i] + at)
 
+    @property
+    def new_run_variance(self) -> float:
+        """Variance of the log plateau of a new run about the law: a new size and a new seed."""
+        own = 1.0 if self.data.repeated else self.data.shrunk  # where no size is shared, runs carry all spread
+        return self.data.shrunk * self.size_spread**2 + own * self.seed_spread**2
+
     def predicted(self, rows: Array, level: float) -> tuple[Array, Array, Array]:
         """Log plateau of a new run for rows of X, and its interval: errors of the law, a new size and a new seed."""
         centre = rows @ self.beta
         doubt = np.einsum("ij,jk,ik->i", rows, self.covariance, rows)
-        own = 1.0 if self.data.repeated else self.data.shrunk  # where no size is shared, runs carry all spread
-        sd = np.sqrt(doubt + self.data.shrunk * self.size_spread**2 + own * self.seed_spread**2)
+        sd = np.sqrt(doubt + self.new_run_variance)
         t = self.quantile(level)
         return centre, centre - t * sd, centre + t * sd
 

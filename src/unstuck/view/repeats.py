@@ -44,14 +44,17 @@ def _gain(answer: dict[str, Any]) -> str:
     gain = f"It would lower the loss of a bigram model, {answer['bigram_loss']:.2f} nats a token, by"
     if answer["advantage"] >= SMALL:
         return f"{gain} {answer['advantage']:.3f}."
-    return f"{gain} only {answer['advantage']:.1g}: bigrams explain nearly all of these repeats."
+    return f"{gain} less than {SMALL}: bigrams explain nearly all of these repeats."
 
 
 def _formation(answer: dict[str, Any]) -> str:
+    doubt = " With so little to gain, they may form later or not at all." if answer["advantage"] < SMALL else ""
     return (
-        f"Expected formation: [bold]step {answer['expected_steps']:,.0f}[/bold] with batch {answer['batch']:,}, after"
-        f" {answer['expected_tokens']:,.0f} tokens or {answer['expected_passes']:.3g} passes over this text"
+        f"Induction heads are expected at [bold]step {answer['expected_steps']:,.0f}[/bold] with batch"
+        f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or"
+        f" {answer['expected_passes']:.3g} passes over this text"
         " (10^5.7 √(batch × context) tokens, arXiv 2511.16893; for natural text that repeats enough)."
+        f"{doubt}"
     )
 
 
@@ -63,7 +66,8 @@ def _repetition(answer: dict[str, Any]) -> str:
     if burst is None:
         return f"Missing repetition: no burst reaches {reference}."
     if not burst:
-        return f"Missing repetition: none; the text exceeds {reference}."
+        bigrams = ", but its repeats are bigrams; try a larger --vocabulary" if answer["advantage"] < SMALL else ""
+        return f"Missing repetition: none; the text exceeds {reference}{bigrams}."
     return f"Missing repetition: [bold]task.burst={burst:.2g}[/bold] raises the predictable share to {reference}."
 
 

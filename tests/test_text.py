@@ -241,6 +241,7 @@ def test_what_cannot_be(words):
         ("nowhere.txt", [], ["task.corpus"]),
         ("binary", [], ["task.corpus"]),
         ("empty-folder", [], ["task.corpus"]),
+        ("empty", [], ["task.corpus"]),
         ("short", [], ["task.context"]),
         ("words", ["task.vocabulary=60000"], ["task.vocabulary"]),
     ],
@@ -248,6 +249,7 @@ def test_what_cannot_be(words):
 def test_bad_corpora_are_one_sentence(capsys, tmp_path, words, corpus, words_of, says):
     (tmp_path / "binary").write_bytes(b"\x00\xff\xfe" * 100)
     (tmp_path / "empty-folder").mkdir()
+    (tmp_path / "empty").touch()
     (tmp_path / "short").write_text("too short", encoding="utf-8")
     path = words if corpus == "words" else tmp_path / corpus
     command = ["train", "text", *TINY, *words_of, f"task.corpus={path}", "--out", tmp_path / "runs"]

@@ -23,6 +23,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "predict": Command("unstuck.cli.predict", "Predict the length of the plateau from theory, before training."),
+    "data": Command("unstuck.cli.data", "Measure what a text offers to induction heads, before training."),
     "fit": Command("unstuck.cli.fit", "Fit a power law to the plateaus of runs, including runs that did not emerge."),
     "train": Command("unstuck.cli.lab", "Train one run until it emerges, or until train.max_steps."),
     "sweep": Command("unstuck.cli.lab", "Run every combination of lists: task.T=16,32 task.d=8,16 is four runs."),

@@ -54,13 +54,10 @@ def read(corpus: str) -> str:
     if not path.exists():
         names = " or ".join(CORPORA)
         raise BadInput("task.corpus", corpus, f"{names}, or a text file or folder that exists")
-    if not path.is_dir():
-        return _texts((path,), lambda file: _refuse(file))
-    files = tuple(sorted(_files(path)))
     left_out: list[Path] = []
-    text = _texts(files, left_out.append)
+    text = _texts(tuple(sorted(_files(path))), left_out.append) if path.is_dir() else _texts((path,), _refuse)
     if not text.strip():
-        raise BadInput("task.corpus", corpus, "a folder with files of text in UTF-8; this one has none")
+        raise BadInput("task.corpus", corpus, "a file or folder with text in UTF-8; this one has none")
     if left_out:
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         warnings.warn(f"{left_out[0].name}{more} in {corpus} are not text in UTF-8 and are left out", stacklevel=2)
@@ -74,7 +71,7 @@ def _known(corpus: str) -> str:
     assert found is not None
     assert found.submodule_search_locations is not None
     folder = Path(next(iter(found.submodule_search_locations))) / known.folder
-    text = _texts(tuple(sorted(_files(folder))), lambda file: _refuse(file))
+    text = _texts(tuple(sorted(_files(folder))), _refuse)
     if _digest(text) != known.digest:
         wanted = f"the text that results under this name were made with; for the installed one, give its path: {folder}"
         raise BadInput("task.corpus", corpus, wanted)

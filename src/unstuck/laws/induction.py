@@ -171,6 +171,11 @@ def predictions(setting: Setting, ours: OurRuns | None) -> list[Prediction]:
 LOG10_TOKENS = 5.7  # of tokens at formation over sqrt(batch context); read in a summary of Aoyama et al. 2025
 
 
+def published_steps(batch: int, context: int) -> float:
+    """Steps until induction heads form on natural text, by Aoyama et al. 2025."""
+    return 10**LOG10_TOKENS / math.sqrt(batch * context)
+
+
 def _by_tokens(setting: Setting) -> Prediction:
     """Aoyama et al.: a number of tokens, on natural text, without any run of ours."""
     note = "" if setting.burst == 0 else "stated for natural text; repetition is not part of it"
@@ -178,7 +183,7 @@ def _by_tokens(setting: Setting) -> Prediction:
         law="Aoyama, Wilcox, Schneider 2025",
         source="arXiv 2511.16893",
         formula="tokens = 10^5.7 sqrt(batch context)",
-        steps=10**LOG10_TOKENS / math.sqrt(setting.tokens_a_step),
+        steps=published_steps(setting.batch, setting.context),
         applies=setting.burst == 0,
         note=note,
     )

@@ -1,0 +1,77 @@
+"""What `unstuck data` prints."""
+
+from typing import Any
+
+from rich.markup import escape
+
+from unstuck.corpus.repeats import REFERENCE, REFERENCE_BURST
+from unstuck.view.console import console, new_table
+
+SMALL = 0.01  # nats a token; below it, an induction head adds next to nothing to a bigram model
+
+
+def explain_repeats(answer: dict[str, Any]) -> None:
+    out = console()
+    units = "bytes" if answer["vocabulary"] == 256 else f"tokens of a vocabulary of {answer['vocabulary']:,}"
+    out.print(f"[bold]{escape(answer['file'])}[/bold]: {answer['tokens']:,} {units}, context {answer['context']}\n")
+    table = new_table("distance", "frequency", "reliability", "of bigrams")
+    for row in answer["distances"]:
+        where = f"{row['from']}" if row["from"] == row["to"] else f"{row['from']} to {row['to']}"
+        table.add_row(where, *(_percent(row[key]) for key in ("frequency", "reliability", "bigram_reliability")))
+    total = (answer["repeat_rate"], answer["reliability"], answer["bigram_reliability"])
+    table.add_row("all", *map(_percent, total), style="bold")
+    out.print(table)
+    out.print(
+        "\n[dim]frequency: tokens that stand earlier in the context, most recently at this distance; reliability: of"
+        " these, those followed by the same token as last time; of bigrams: the reliability that a bigram model of the"
+        " text would give.[/dim]\n"
+    )
+    for sentence in (_offer(answer), _gain(answer), _formation(answer), _repetition(answer)):
+        out.print(sentence)
+
+
+def _offer(answer: dict[str, Any]) -> str:
+    share = f"[bold]An induction head could predict {_percent(answer['predictable'])} of the tokens[/bold]"
+    if answer["reliability"] is None:
+        return f"{share}: none repeats within the context."
+    return (
+        f"{share}: {_percent(answer['repeat_rate'])} repeat within the context, and what followed them last time"
+        f" follows again in {_percent(answer['reliability'])} of the cases."
+    )
+
+
+def _gain(answer: dict[str, Any]) -> str:
+    gain = f"It would lower the loss of a bigram model, {answer['bigram_loss']:.2f} nats a token, by"
+    if answer["advantage"] >= SMALL:
+        return f"{gain} {answer['advantage']:.3f}."
+    return f"{gain} less than {SMALL}: bigrams explain nearly all of these repeats."
+
+
+def _formation(answer: dict[str, Any]) -> str:
+    doubt = " With so little to gain, they may form later or not at all." if answer["advantage"] < SMALL else ""
+    return (
+        f"Induction heads are expected at [bold]step {answer['expected_steps']:,.0f}[/bold] with batch"
+        f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or"
+        f" {answer['expected_passes']:.3g} passes over this text"
+        " (10^5.7 √(batch × context) tokens, arXiv 2511.16893; for natural text that repeats enough)."
+        f"{doubt}"
+    )
+
+
+def _repetition(answer: dict[str, Any]) -> str:
+    burst, level = answer["missing_burst"], answer["reference_predictable"]
+    if level is None:
+        return "Missing repetition: not known."
+    reference = f"{_percent(level)}, the level of {REFERENCE} with task.burst={REFERENCE_BURST:g}"
+    if burst is None:
+        return f"Missing repetition: no burst reaches {reference}."
+    if not burst:
+        bigrams = ", but its repeats are bigrams; try a larger --vocabulary" if answer["advantage"] < SMALL else ""
+        return f"Missing repetition: none; the text exceeds {reference}{bigrams}."
+    return f"Missing repetition: [bold]task.burst={burst:.2g}[/bold] raises the predictable share to {reference}."
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"

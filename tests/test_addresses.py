@@ -42,6 +42,8 @@ NUMBERS = {
     ("markov-minimal", (2, 1, 1)): [1.770651, 1.459156, 1.295679],
     ("markov-full", (2, 2, 1)): [2.358867, 2.422759, 2.177946],
     ("markov-regression", (2, 1, 1)): [51.741962, 46.711826, 53.187599],
+    ("mqar", (1, 1, 1)): [2.330360, 2.302479, 2.297002],
+    ("induction-heads", (1, 1, 1)): [1.857584, 1.854520, 1.830721],
 }
 SMALL = {
     "regression": ["task.T=8", "task.d=4", "model.width=16", "model.qk=8"],
@@ -57,6 +59,8 @@ SMALL = {
         "model.mlp=8",
     ],
     "markov-regression": ["task.d=4", "task.scored=4", "train.batch=20"],
+    "mqar": ["task.tokens=10", "task.pairs=2", "task.T=8", "model.width=16"],
+    "induction-heads": ["task.tokens=5", "task.T=8", "model.width=16"],
 }
 
 

@@ -43,6 +43,8 @@ NUMBERS = {
     ("markov-full", (2, 2, 1)): [2.358867, 2.422759, 2.177946],
     ("text", (1, 1, 1)): [5.544898, 5.530596, 5.503406],
     ("markov-regression", (2, 1, 1)): [51.741962, 46.711826, 53.187599],
+    ("mqar", (1, 1, 1)): [2.330360, 2.302479, 2.297002],
+    ("induction-heads", (1, 1, 1)): [1.857584, 1.854520, 1.830721],
 }
 SMALL = {
     "regression": ["task.T=8", "task.d=4", "model.width=16", "model.qk=8"],
@@ -59,6 +61,8 @@ SMALL = {
     ],
     "text": ["task.vocabulary=256", "task.context=32", "model.width=16", "model.heads=2", "train.batch=8"],
     "markov-regression": ["task.d=4", "task.scored=4", "train.batch=20"],
+    "mqar": ["task.tokens=10", "task.pairs=2", "task.T=8", "model.width=16"],
+    "induction-heads": ["task.tokens=5", "task.T=8", "model.width=16"],
 }
 
 

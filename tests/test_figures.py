@@ -24,7 +24,7 @@ QUICK = [
 
 
 IN_PARTS = ["fig14", "fig15", "fig3-large", "recall-embedding", "recall-pairs", "recall-joined", "recall-repeated"]
-IN_PARTS += ["fig5-cross-128", "no-residual"]
+IN_PARTS += ["fig5-cross-128", "no-residual", "recall-benchmarks"]
 
 
 def quiet(done, of):

@@ -271,7 +271,23 @@ def test_a_curve_from_before_these_measures_is_continued(tmp_path):
 
 @pytest.fixture
 def text_run(tmp_path):
-    words = "the cat sat on the mat and the dog lay by the door while a bird sang in the old tree".split()
+    words = [
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "mat",
+        "and",
+        "dog",
+        "lay",
+        "by",
+        "door",
+        "while",
+        "bird",
+        "sang",
+        "old",
+        "tree",
+    ]
     rng = np.random.default_rng(0)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(" ".join(rng.choice(words, 4000)))

@@ -17,6 +17,7 @@ from unstuck.runner.execute import execute
 from unstuck.store.store import Store
 from unstuck.tasks.task import Repeated
 from unstuck.training import evaluator
+from unstuck.view.report.runs import runs_of
 
 VOCABULARY = PERIOD = 12
 START = VOCABULARY  # a token before the two passes
@@ -176,3 +177,6 @@ def test_a_text_run_that_emerged_stores_its_circuit(tmp_path, monkeypatch):
     assert len(circuit["ablations"]) == 4
     assert again.cached
     assert again.result.circuit == json.loads(json.dumps(circuit))
+    shown = runs_of(tmp_path / "runs")
+    assert shown.circuits == {done.run_id: circuit["says"]}
+    assert {"copy_advantage", "in_context_score", "best_induction"} <= set(shown.curves[done.run_id])

@@ -18,6 +18,7 @@ from unstuck.config import load_spec
 from unstuck.probes.attention import induction_score
 from unstuck.probes.induction import duplicate_token, head_scores, previous_token
 from unstuck.training.loop import Run
+from unstuck.view.terminal import _line
 
 PERIOD = 6
 
@@ -331,3 +332,11 @@ def test_the_loop_and_a_watch_have_the_same_scores(text_run):
     assert {COPY_ADVANTAGE, IN_CONTEXT_SCORE} <= shared
     for column in shared - {IN_CONTEXT_SCORE} - {c for c in shared if c.startswith("row_entropy")}:
         assert theirs[column] == pytest.approx(ours[column], abs=1e-5), column
+
+
+def test_the_line_that_follows_a_text_run_has_its_measures(text_run):
+    row = text_run.advance().curve.last
+    best = max(value for name, value in row.items() if name.startswith("induction_"))
+    line = _line(text_run)
+    assert f"copying advantage {row[COPY_ADVANTAGE]:.2f}" in line
+    assert f"induction score {best:.2f}" in line

@@ -166,16 +166,15 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
                 module.training = True
 
 
-def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> None:
+def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> Any:
     """Pass the weights of every attention call of the model on `inputs` to `take`, in the form of `attention_maps`;
-    only those of one layer are in memory at a time."""
+    only those of one layer are in memory at a time. Returns the model's output."""
     model = unwrapped(model)
     inputs = beside(model, inputs)
     with undisturbed(model), _Recorder(take):
         if isinstance(inputs, Mapping):
-            model(**inputs)
-        else:
-            model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+            return model(**inputs)
+        return model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
 
 
 def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:

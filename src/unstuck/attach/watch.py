@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
+from unstuck.attach.language import repeated_row, text_row, token_indices
 from unstuck.columns import STEP, TEST_LOSS, TRAIN_LOSS, Row, head_columns, place
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast import Forecast, Forecaster
-from unstuck.probes.attention import attention_along, attention_to, distance, induction_score, row_entropy, without_sink
+from unstuck.probes.attention import attention_along, attention_to, distance, row_entropy, without_sink
+from unstuck.probes.induction import head_scores, previous_token
 from unstuck.scalars import is_whole, measure
 from unstuck.store.store import RunDirectory
 
@@ -38,12 +40,20 @@ class Watch:
     `probe` is an input of the model: a tensor, a tuple of arguments or a mapping. `targets` marks positions with True:
     in (n, columns), attended from the last position, or in (n, rows, columns); layers whose attention has another
     shape, such as cross-attention, are skipped. For a task that is learnt in two steps give both: `{"attention": mask,
-    "copying": mask}`, where the answer is found and what has to be copied there first. With `vocabulary`, a model of
-    token indices is also tested for induction on random sequences of `length` whose second half repeats the first;
-    give a list of indices if your data use only some of them, since a model knows nothing of the others. `tokens`
-    makes the model's input from such a batch if that is more than the tensor itself. `attention` replaces the capture
-    of weights: a function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a
-    list or as an iterator. It is called without dropout or gradients.
+    "copying": mask}`, where the answer is found and what has to be copied there first. With `vocabulary`, a language
+    model is also tested for induction on random sequences of `length` whose second half repeats the first; give a list
+    of indices if your data use only some of them, since a model knows nothing of the others. `tokens` makes the model's
+    input from such a batch if that is more than the tensor itself. `attention` replaces the capture of weights: a
+    function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a list or as an
+    iterator. It is called without dropout or gradients.
+
+    With `vocabulary`, the random sequences give each head's scores `induction`, `duplicate_token` and
+    `previous_token`, and `copy_advantage`: the loss of the first half minus that of the second, in nats a token. With
+    a probe of token indices (a tensor (n, T) of whole numbers, or a mapping with `input_ids`), `previous_token` is
+    measured on the probe instead, and the probe gives `in_context_score`: by how many nats a token is easier to predict
+    late in its sequence than early, if it has at least 9 tokens. The two losses need logits of the next token at every
+    position, (n, T, vocabulary): as the model's output, as `logits` in it, or in a tuple. Without them, and with
+    `attention`, which shows no output, the two are left out.
 
     The weights of one layer are in memory at a time, n * heads * rows * columns numbers of four bytes, and about three
     times that while they are measured: keep the probe small, and without padding, which counts as tokens.
@@ -71,12 +81,14 @@ class Watch:
             raise BadInput("length", length, f"a whole number of tokens, at least {SHORTEST}")
         self.half, self.targets = length // 2, masks(targets, probe)
         self.model, self.probe, self.every, self.attention = model, probe, every, attention
-        self.repeated = None
+        self.repeated = self.text = None
         if vocabulary is not None:
             known = indices(vocabulary)
             self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
-            self.repeated = tokens(beside(model, torch.cat([part, part], 1)))
+            self.random = torch.cat([part, part], 1)  # (sequences, length)
+            self.repeated = tokens(beside(model, self.random))
+            self.text = token_indices(probe)
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []
         self.warned = False
@@ -106,21 +118,30 @@ class Watch:
             raise InvalidCombination(behind)
         row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step))}
         if self.probe is not None:
-            shapes: set[str] = set()
-
-            def take(layer: int, weights: Tensor) -> None:
-                shapes.add(str(tuple(weights.shape)))
-                row.update(_measured(layer, weights, self.targets))
-
-            self._each(self.probe, take, "the probe, which must be what it takes: a tensor, a tuple or a mapping")
-            for name, mask in self.targets.items():
-                if not any(column.startswith(f"{name}_") for column in row):
-                    fit = f"such as fit attention in {', '.join(sorted(shapes))}"
-                    raise BadInput("targets", f"in {tuple(mask.shape)}", fit)
+            row |= self._probed()
         if self.repeated is not None:
             row |= self._induction()
         self.rows.append(row)
         return row
+
+    def _probed(self) -> Row:
+        """What is measured on the probe."""
+        row: Row = {}
+        shapes: set[str] = set()
+
+        def take(layer: int, weights: Tensor) -> None:
+            shapes.add(str(tuple(weights.shape)))
+            row.update(_measured(layer, weights, self.targets))
+            if self.text is not None and _is_self_attention(weights, self.text.shape[1]):
+                row.update(_named("previous_token", layer, previous_token(weights)))
+
+        what = "the probe, which must be what it takes: a tensor, a tuple or a mapping"
+        output = self._each(self.probe, take, what)
+        for name, mask in self.targets.items():
+            if not any(column.startswith(f"{name}_") for column in row):
+                fit = f"such as fit attention in {', '.join(sorted(shapes))}"
+                raise BadInput("targets", f"in {tuple(mask.shape)}", fit)
+        return row if self.text is None else row | text_row(output, self.text)
 
     def _behind(self, step: int) -> str:
         """What is wrong with a step before the last measurement."""
@@ -128,9 +149,10 @@ class Watch:
             return ""
         return f"step {step} comes after {self.rows[-1][STEP]:.0f}, but steps must count on over all epochs"
 
-    def _each(self, inputs: Any, take: Callable[[int, Tensor], None], what: str) -> None:
-        """Pass the weights of every layer, with its number, to `take`, one after the other."""
-        layer = -1
+    def _each(self, inputs: Any, take: Callable[[int, Tensor], None], what: str) -> Any:
+        """Pass the weights of every layer, with its number, to `take`, one after the other; returns the model's output,
+        None if the weights come from a user's function."""
+        layer, output = -1, None
 
         def numbered(weights: Tensor) -> None:
             nonlocal layer
@@ -139,7 +161,7 @@ class Watch:
 
         try:
             if self.attention is None:
-                each_attention(self.model, inputs, numbered)
+                output = each_attention(self.model, inputs, numbered)
             else:
                 model = unwrapped(self.model)
                 with undisturbed(model):
@@ -157,15 +179,19 @@ class Watch:
                 "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
                 "columns); else give Watch a function `attention`",
             )
+        return output
 
-    def _induction(self) -> dict[str, float]:
-        row: dict[str, float] = {}
+    def _induction(self) -> Row:
+        """What is measured on random sequences that repeat themselves."""
+        row: Row = {}
 
         def take(layer: int, weights: Tensor) -> None:
-            rows, columns = weights.shape[-2:]
-            is_self_attention = columns - rows in (0, 1)  # perhaps with a sink at the end
-            if rows >= 2 * self.half and is_self_attention:
-                row.update(_named("induction", layer, induction_score(weights[..., :rows], self.half)))
+            if _is_self_attention(weights, 2 * self.half):
+                scores = head_scores(without_sink(weights), self.half)
+                if self.text is None:
+                    scores["previous_token"] = previous_token(weights)
+                for measure, values in scores.items():
+                    row.update(_named(measure, layer, values))
             if self.probe is None:
                 row.update(_measured(layer, weights, {}))
 
@@ -173,12 +199,12 @@ class Watch:
         what += "`length` and `tokens` must fit it"
         if too_far := self._beyond():
             raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({too_far})")
-        self._each(self.repeated, take, what)
+        output = self._each(self.repeated, take, what)
         if not _has(row, "induction"):
             raise BadInput(
                 "vocabulary", "given", f"left out: no layer attends from {2 * self.half} tokens to just these"
             )
-        return row
+        return row | repeated_row(output, self.random)
 
     def _beyond(self) -> str:
         """Why, by its configuration, a model cannot take the sequences of the induction test; on a GPU an index beyond
@@ -262,6 +288,12 @@ def _named(measure: str, layer: int, values: Tensor) -> Row:
 
 def _has(row: Row, measure: str) -> bool:
     return any(found[0] == measure for column in row if (found := place(column)))
+
+
+def _is_self_attention(weights: Tensor, least: int) -> bool:
+    """Are these weights of at least so many tokens that attend to each other, perhaps with a sink at the end?"""
+    rows, columns = weights.shape[-2:]
+    return rows >= least and columns - rows in (0, 1)
 
 
 def _measured(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> Row:

@@ -28,6 +28,13 @@ UNTRIED = "; whether heads of several layers do it together was not tried in thi
 LEARNT = 0.25  # of the way from chance to 1: below that there is nothing whose circuit could be named
 COLLAPSED = 0.2  # of the accuracy above chance: what is left at most when a needed part is taken away
 SPARED = 0.5  # of it: what is left at least when any other part is
+Head = tuple[int, int]  # layer and head, counted from 0
+
+
+def has_heads(model: nn.Module) -> bool:
+    """Can heads of this model be ablated? It needs `layers`, each with `attention`, as unstuck's Transformers have."""
+    there = [getattr(block, "attention", None) for block in getattr(model, "layers", [])]
+    return bool(there) and all(hasattr(attention, "c") and hasattr(attention, "out") for attention in there)
 
 
 @contextmanager
@@ -36,9 +43,9 @@ def ablated(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None
     batch. Run it on a large batch."""
     hooks = []
     by_layer: dict[int, list[int]] = {}
-    there: Any = [getattr(block, "attention", None) for block in getattr(model, "layers", [])]
-    if not there or any(attention is None for attention in there):
+    if not has_heads(model):
         raise BadInput("model", type(model).__name__, "one of unstuck's Transformers: `layers`, each with `attention`")
+    there: Any = [block.attention for block in model.layers]  # type: ignore[union-attr]
     for layer, head in heads:
         if not 0 <= layer < len(there) or not 0 <= head < there[layer].c.heads:
             allowed = f"(layer, head) with layers from 0 to {len(there) - 1}, heads from 0 to {there[0].c.heads - 1}"
@@ -192,15 +199,22 @@ def _shared(
     def collapses(heads: list[tuple[int, int]]) -> bool:
         return without(heads) - chance <= COLLAPSED * above
 
+    chosen = fewest(ranked, collapses)
+    spared = without(ranked[-len(chosen) :]) if len({layer for layer, _ in chosen}) > 1 else -math.inf
+    if spared - chance < SPARED * above:
+        return part
+    return replace(part, without=without(chosen), together=chosen, without_others=spared)
+
+
+def fewest(ranked: list[Head], collapses: Callable[[list[Head]], bool]) -> list[Head]:
+    """The first of the ranked heads, at least two and at most half of them, without which the model collapses, minus
+    those not needed for that; none if it never does."""
     prefixes = (ranked[:many] for many in range(2, len(ranked) // 2 + 1))
     chosen = next((heads for heads in prefixes if collapses(heads)), [])
     for head in reversed(chosen):
         rest = [other for other in chosen if other != head]
         chosen = rest if collapses(rest) else chosen
-    spared = without(ranked[-len(chosen) :]) if len({layer for layer, _ in chosen}) > 1 else -math.inf
-    if spared - chance < SPARED * above:
-        return part
-    return replace(part, without=without(chosen), together=chosen, without_others=spared)
+    return chosen
 
 
 def in_words(circuit: Mapping[str, Any], curve: Curve | pd.DataFrame) -> list[str]:

@@ -14,7 +14,7 @@ from .attention import induction_score
 
 def previous_token(weights: Tensor) -> Tensor:
     """Attention from each token but the first to the one before it, (heads,), from (n, heads, T, T). Uniform causal
-    attention has 0.06 for 64 tokens, 0.09 for 32.
+    attention has the mean of 1/t over t = 2 .. T: 0.06 for 64 tokens, 0.10 for 32.
 
     Examples:
         >>> previous_token(torch.eye(4).roll(-1, 1)[None, None].clone()).tolist()

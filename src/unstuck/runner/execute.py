@@ -14,8 +14,10 @@ from typing import Any
 from unstuck.config.run import RunSpec
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
-from unstuck.probes.circuit import find_circuit, in_words
+from unstuck.probes.circuit import find_circuit, has_heads
+from unstuck.probes.induction_circuit import find_induction_circuit
 from unstuck.probes.maps import attention_table
+from unstuck.probes.stored_circuit import in_words
 from unstuck.runner.budget import covering, is_spec_of, stored_result, truncate
 from unstuck.schedule.repetition import repetition_of
 from unstuck.store.store import Result, RunDirectory, Store
@@ -165,11 +167,18 @@ class _Session:
         if t.predictions:
             self.directory.write_predictions(self.run.evaluator.predictions())
         extras: dict[str, Any] = {"compared": list(t.compare), "predicted": t.predictions, "mapped": mapped}
-        if trained.status == "emerged" and hasattr(self.spec.task, "chance") and "copying" in trained.curve.measures:
-            sequences = self.run.evaluator.primary(CIRCUIT)
-            circuit = find_circuit(self.run.model, *sequences, trained.curve, self.spec.task.chance)
-            extras["circuit"] = circuit.as_dict()
+        if trained.status == "emerged" and (circuit := self._circuit(trained)) is not None:
+            extras["circuit"] = circuit
         return extras
+
+    def _circuit(self, trained: RunResult) -> dict[str, Any] | None:
+        """The circuit of a task that has one: of recall, or of induction heads in a language model."""
+        model, evaluator = self.run.model, self.run.evaluator
+        if hasattr(self.spec.task, "chance") and "copying" in trained.curve.measures:
+            return find_circuit(model, *evaluator.primary(CIRCUIT), trained.curve, self.spec.task.chance).as_dict()
+        if evaluator.repeated is not None and has_heads(model) and hasattr(model, "observe"):
+            return find_induction_circuit(model, evaluator.repeated).as_dict()
+        return None
 
 
 def _at_its_last_step(result: Result, curve: Curve | None) -> Result:

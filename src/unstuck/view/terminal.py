@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from unstuck.columns import EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
+from unstuck.columns import COPY_ADVANTAGE, EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster
 from unstuck.forecast.signals import available
@@ -24,7 +24,8 @@ from unstuck.view.console import console as new_console
 
 @contextmanager
 def live() -> Iterator[Callable[[Any], None]]:
-    """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens."""
+    """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens; of a language
+    model the copying advantage and the best head's induction score."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda run: None
@@ -45,15 +46,24 @@ def _line(run: Any) -> str:
     measure = f"   test loss {curve.values(TEST_LOSS)[-1]:.3f}"
     if curve.accuracy is not None:
         measure += f"   test accuracy {curve.accuracy[-1]:.1%}"
-    attention = ""
+    rate = run.step / run.seconds if run.seconds else 0.0
+    return f"{where}{measure}{_attended(curve)}   {rate:.1f} steps/s{_expected(run)}"
+
+
+def _attended(curve: Curve) -> str:
+    """What the best head attends to, in the first and last row of a run, and what a language model gains by it."""
+    shown = ""
+    if curve.has(COPY_ADVANTAGE):
+        shown += f"   copying advantage {curve.values(COPY_ADVANTAGE)[-1]:.2f} nats"
+    if "induction" in curve.measures:
+        shown += f"   best induction score {curve.best('induction')[-1]:.2f}"
     if "attention" in curve.measures:
         start, now = curve.flat("attention")
         gains = (now / start)[start > 0]
-        attention = f"   attention to the relevant token {gains.max():.2f} x its start" if len(gains) else ""
+        shown += f"   attention to the relevant token {gains.max():.2f} x its start" if len(gains) else ""
     if "copying" in curve.measures:
-        attention += f"   from value to key {curve.best('copying')[-1]:.2f}"
-    rate = run.step / run.seconds if run.seconds else 0.0
-    return f"{where}{measure}{attention}   {rate:.1f} steps/s{_expected(run)}"
+        shown += f"   from value to key {curve.best('copying')[-1]:.2f}"
+    return shown
 
 
 def _expected(run: Any) -> str:

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.columns import EXCESS_LOSS, SPECIALISATION, STEP, TEST_ACCURACY, TEST_LOSS, TRAIN_LOSS
+from unstuck.columns import (
+    COPY_ADVANTAGE,
+    EXCESS_LOSS,
+    IN_CONTEXT_SCORE,
+    SPECIALISATION,
+    STEP,
+    TEST_ACCURACY,
+    TEST_LOSS,
+    TRAIN_LOSS,
+)
 from unstuck.config.run import TrainSpec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
@@ -29,8 +38,13 @@ MEASURES = {
     TRAIN_LOSS: "training loss",
     EXCESS_LOSS: "loss above that of the truth",
     SPECIALISATION: "specialisation index",
+    COPY_ADVANTAGE: "copying advantage on repeated random sequences (nats)",
+    IN_CONTEXT_SCORE: "in-context score: loss early minus late in the context (nats)",
     "best_attention": "best head's attention to the relevant tokens",
+    "best_induction": "best head's induction score",
+    "best_previous_token": "best head's previous-token score",
 }
+BEST = {f"best_{measure}": measure for measure in ("attention", "induction", "previous_token")}
 SIZES = ("d", "T", "tokens", "pairs", "B")
 MANY, ENOUGH = 12, 6  # sets of runs tried for laws, and emerged runs a law needs
 
@@ -47,6 +61,7 @@ class Runs:
     unseen: str  # whose maps are left out, in a sentence
     laws: list[dict[str, Any]]
     thresholds: dict[str, float]  # of the runs that have one
+    circuits: dict[str, list[str]]  # in sentences, of the runs whose circuit was looked for
 
 
 def runs_of(store: Path, formula: str | None = None) -> Runs | None:
@@ -58,8 +73,10 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
         return None
     names, rows = table_of(table)
     points = max(LEAST, min(MOST, POINTS // len(table)))
-    curves, left_out = {}, 0
+    curves, circuits, left_out = {}, {}, 0
     for run_id in table["run_id"]:
+        if says := circuit_of(where.run(str(run_id))):
+            circuits[str(run_id)] = says
         curve = where.run(str(run_id)).curve()
         if curve is None or not len(curve):
             continue
@@ -72,7 +89,7 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     )
     known = table[table["threshold"].notna()] if "threshold" in table else table[:0]
     thresholds = {str(i): float(x) for i, x in zip(known["run_id"], known.get("threshold", []), strict=True)}
-    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds)
+    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds, circuits)
 
 
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
@@ -82,11 +99,19 @@ def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
     return names, [[plain(v) for v in row] for row in shown.itertuples(index=False)]
 
 
+def circuit_of(directory: RunDirectory) -> list[str]:
+    """The sentences about a run's circuit."""
+    result = directory.result()
+    said = (result.circuit or {}).get("says") if result is not None else None
+    return [str(sentence) for sentence in said] if isinstance(said, list) else []
+
+
 def curve_of(curve: Curve, points: int) -> dict[str, list[float | None]]:
     """The measures of a run in so many rows at even distances, including the first and the last."""
     table = curve.to_frame()
-    if "attention" in curve.measures:
-        table["best_attention"] = curve.best("attention")
+    for name, measure in BEST.items():
+        if measure in curve.measures:
+            table[name] = curve.best(measure)
     table = table[[STEP, *(m for m in MEASURES if m in table)]]
     if len(table) > points:
         table = table.iloc[np.unique(np.linspace(0, len(table) - 1, points).round().astype(int))]

@@ -5,8 +5,19 @@ const column = Object.fromEntries(DATA.columns.map((name, i) => [name, i]));
 const order = { name: null, up: true }, chosen = new Set();
 const table = () => tableOf(DATA, order, chosen, 2000, table, curves);
 
-// A threshold belongs to the measure that decides: accuracy where it is measured, else the loss.
-const decides = (curve) => ("test_accuracy" in curve ? "test_accuracy" : "test_loss");
+// A threshold belongs to the measure that decides: the copying advantage or accuracy where it is measured, else the loss.
+const decides = (curve) => ["copy_advantage", "test_accuracy"].find((name) => name in curve) || "test_loss";
+
+// What is known of the chosen runs' circuits, in sentences.
+function circuits() {
+  const known = DATA.rows.filter((row) => chosen.has(row[0]) && row[0] in DATA.circuits).slice(0, 40);
+  by("circuits").hidden = !known.length;
+  by("circuitlist").replaceChildren(...known.map((row) => {
+    const item = document.createElement("li");
+    item.textContent = `${label(DATA, row, chosen)}: ${DATA.circuits[row[0]].join("; ")}`;
+    return item;
+  }));
+}
 
 function curves() {
   const measure = by("measure").value, traces = [], lines = new Set();
@@ -29,6 +40,7 @@ function curves() {
     xaxis: { title: { text: "step" }, type: by("log").checked ? "log" : "linear" },
     yaxis: { title: { text: DATA.measures[measure] }, ...range(traces.filter((t) => t.run)) },
   }, CONFIG);
+  circuits();
 }
 
 const maps = () => DATA.attention[by("arun").value];

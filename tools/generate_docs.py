@@ -76,8 +76,9 @@ def claims(names: str) -> str:
     return rows_to_markdown(["figure", "quantity", "paper", "ours", "verdict"], rows)
 
 
-def figure(name: str) -> str:
-    name = name.strip()
+def figure(form: str) -> str:
+    """A picture with its claims; with `name:3`, with the first three."""
+    name = form.strip().partition(":")[0]
     if not (RESULTS / f"{name}.json").is_file():
         from unstuck.papers.figure import load
         from unstuck.papers.lab import plan
@@ -85,7 +86,7 @@ def figure(name: str) -> str:
         jobs = plan(load(name), "cpu")
         hours = sum(job.seconds for job in jobs) / 3600
         return f"*Not run yet: {sum(job.count for job in jobs)} run(s), {hours:.1f} core-hours (results/TODO.md).*"
-    return f"![{name}](../results/{name}.png)\n\n{claims(name)}"
+    return f"![{name}](../results/{name}.png)\n\n{claims(form.strip())}"
 
 
 def settings(_: str) -> str:

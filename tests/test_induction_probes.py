@@ -89,11 +89,12 @@ def loop_scores(weights, period):
 
 
 def loop_copy_advantage(logits, tokens, period):
-    """Token 1 to period - 1 of each pass, predicted one position before."""
+    """Token 1 to period - 1 of each of the last two passes, predicted one position before."""
     each = []
+    start = len(tokens[0]) - 2 * period
     for scores, row in zip(logits, tokens, strict=True):
-        first = [loss_of(scores[t - 1], row[t]) for t in range(1, period)]
-        second = [loss_of(scores[t - 1], row[t]) for t in range(period + 1, 2 * period)]
+        first = [loss_of(scores[t - 1], row[t]) for t in range(start + 1, start + period)]
+        second = [loss_of(scores[t - 1], row[t]) for t in range(start + period + 1, start + 2 * period)]
         each.append(np.mean(first) - np.mean(second))
     return np.mean(each)
 
@@ -312,6 +313,10 @@ def test_the_loop_agrees_with_plain_loops(text_run):
             found = [row[f"{measure}_{layer}_{head}"] for head in range(2)]
             assert found == pytest.approx(values, abs=1e-5), measure
     assert row[COPY_ADVANTAGE] == pytest.approx(loop_copy_advantage(logits, repeated, period), abs=1e-5)
+    for name, tokens in (("alone", evaluator.repeated.alone), ("backwards", evaluator.repeated.backwards)):
+        with torch.no_grad():
+            expected = loop_copy_advantage(model(tokens), tokens, period)
+        assert row[f"{COPY_ADVANTAGE}_{name}"] == pytest.approx(expected, abs=1e-5)
     losses = [
         [loss_of(scores[t], targets[t]) for t in range(32)] for scores, targets in zip(plain, text.targets, strict=True)
     ]
@@ -324,7 +329,7 @@ def test_the_loop_and_a_watch_have_the_same_scores(text_run):
     _, text = evaluator.primary(text_run.task.probe)
     repeated = evaluator.repeated
     watch = Watch(model, text.inputs, vocabulary=256, length=2 * repeated.period)
-    watch.repeated = watch.random = repeated.tokens
+    watch.repeated, watch.random = repeated.tokens, repeated.alone
     ours, theirs = evaluator.observe()[1], watch.look(0)
     shared = {c for c in ours if c in theirs}
     kinds = {"previous_token", "duplicate_token", "induction", "row_entropy"}

@@ -215,10 +215,15 @@ def test_copying_is_tested_on_random_tokens_of_one_length(words):
         task = Text(corpus=str(words), vocabulary=256, context=context)
         world = task.world(stream(0, "world"))
         repeated = task.repeated_sequences(16, stream(0, "repeated"), world)
-        assert repeated.tokens.shape == (16, 24)
-        assert torch.equal(repeated.tokens[:, :12], repeated.tokens[:, 12:])
-        assert all(len(set(row[:12])) == 12 for row in repeated.tokens.tolist())
-        assert set(repeated.tokens.flatten().tolist()) <= set(world["common"].tolist())
+        assert repeated.tokens.shape == (16, context)
+        first, second = repeated.alone[:, :12], repeated.alone[:, 12:]
+        assert torch.equal(first, second)
+        assert torch.equal(repeated.alone, repeated.tokens[:, -24:])
+        assert torch.equal(repeated.backwards, torch.cat([first, first.flip(1)], 1))
+        assert all(len(set(row)) == 12 for row in first.tolist())
+        assert set(first.flatten().tolist()) <= set(world["common"].tolist())
+        text = bytes(encode(str(words), 256).held_out.astype(np.uint8))
+        assert all(bytes(row) in text for row in repeated.tokens[:, :-24].tolist())
 
 
 # -- bad input
@@ -267,6 +272,7 @@ def test_a_run_records_the_fields_probes_and_resumes_bit_for_bit(words):
     assert set(curve.measures) == {"row_entropy", "previous_token", "duplicate_token", "induction"}
     assert curve.heads("induction").shape == (len(curve), 2, 2)
     assert curve.has("test_loss", "clean_loss", "like_loss", "train_loss", "copy_advantage", "in_context_score")
+    assert curve.has("copy_advantage_alone", "copy_advantage_backwards")
     stopped = Run(spec)
     stopped.advance(stop=lambda: stopped.step >= 13)
     resumed = Run(spec, stopped.checkpoint())
@@ -295,6 +301,8 @@ def test_a_small_language_model_forms_induction_heads():
     assert curve.heads("induction")[-1, 0].max() < 0.2
     assert curve.heads("previous_token")[-1, 0].max() > 0.3
     assert curve.values("copy_advantage")[0] == pytest.approx(0, abs=0.05)
+    alone, backwards = (curve.values(f"copy_advantage_{name}")[-1] for name in ("alone", "backwards"))
+    assert alone > 1.5 * backwards  # it is the order that is copied, not only that tokens are preferred that were seen
 
 
 @pytest.mark.slow

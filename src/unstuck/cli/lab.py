@@ -37,7 +37,7 @@ Spec = Annotated[
     str,
     typer.Argument(
         metavar="SPEC",
-        help="A shipped name (regression, recall, markov-minimal), a YAML file, or a .py file with your own task.",
+        help=f"A shipped name ({', '.join(shipped())}), a YAML file, or a .py file with your own task.",
         show_default=False,
         autocompletion=_shipped,
     ),
@@ -71,6 +71,8 @@ def train(
       unstuck train regression task.T=16 task.d=8 optim.name=sgd optim.lr=5e-3 train.max_steps=20000
 
       unstuck train recall task.tokens=32 task.pairs=4 task.B=2
+
+      unstuck train text task.burst=0.25 task.corpus=notes.txt
     """
     run = load_spec(spec, overrides or [])
     if dry_run:

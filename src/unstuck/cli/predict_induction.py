@@ -20,7 +20,7 @@ def induction(
             "--burst",
             parser=real,
             metavar="NUMBER",
-            help="Share of sequences whose second half repeats the first, 0 to 1; 0 is natural text.",
+            help="Share of sequences that repeat themselves, 0 to 1; 0 is natural text.",
         ),
     ] = 0.0,
     as_json: Json = False,

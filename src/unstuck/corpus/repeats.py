@@ -84,7 +84,8 @@ def cut(tokens: NDArray[Any], context: int, most: int = MOST) -> Windows:
 
 
 def repeated(windows: Windows) -> Windows:
-    """The windows as `task.burst` repeats them: the second half of the context is a copy of the first."""
+    """The windows as `task.burst` repeats them with `task.lag=half`: the second half of the context is a copy of the
+    first. Random distances have the same mean."""
     length = windows.shape[1]
     return windows[:, np.arange(length) % max((length - 1) // 2, 1)]
 

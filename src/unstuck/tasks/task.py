@@ -36,10 +36,22 @@ class Batch(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """n sequences of random tokens, each followed by itself: only copying tells what comes in the second pass."""
+    """n sequences that end in random tokens, twice: nothing but the first pass tells what comes in the second."""
 
-    tokens: Tensor  # (n, 2 period) token indices
+    tokens: Tensor  # (n, T) token indices; the last 2 period are the two passes
     period: int
+
+    @property
+    def alone(self) -> Tensor:
+        """The two passes without what stands before them."""
+        return self.tokens[:, -2 * self.period :]
+
+    @property
+    def backwards(self) -> Tensor:
+        """The same with the second pass in reverse. Here an induction head gains nothing, and a model that merely
+        prefers tokens it has seen gains as much as before."""
+        first, second = self.alone.split(self.period, 1)
+        return torch.cat([first, second.flip(1)], 1)
 
 
 class Task:

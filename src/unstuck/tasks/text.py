@@ -43,7 +43,8 @@ class Text(Task):
     has nothing to gain, but with k = 3 a head that attends to the previous token has.
 
     A run emerges when its copying advantage reaches a threshold: the loss on the first minus that on the second pass
-    over a sequence of random tokens, in nats. The sequences have the same length for every context.
+    over a sequence of random tokens, in nats. The passes have the same length for every context and end it: sequences
+    that repeat themselves have a repeated token there, whatever their distance.
     """
 
     version: ClassVar[int] = 1  # raised when what is drawn changes
@@ -131,14 +132,15 @@ class Text(Task):
         return replace(self, burst=0.0)
 
     def repeated_sequences(self, n: int, rng: torch.Generator, world: World) -> Repeated:
-        """n random sequences of common tokens, each twice: the second pass can be copied from the first, and nothing
-        else tells its tokens. No context is so short that its half is the distance of the passes."""
+        """n pieces of held-out text that end in random sequences of common tokens, twice. No context is so short that
+        its half is the distance of the passes."""
         common = world["common"]
         if len(common) >= PASS:  # no token twice in a pass
             order = torch.rand(n, len(common), generator=rng).argsort(1)[:, :PASS]
         else:
             order = torch.randint(len(common), (n, PASS), generator=rng)
-        return Repeated(common[order].repeat(1, 2), PASS)
+        before = self.held_out(n, rng, world).inputs[:, : self.context - 2 * PASS]
+        return Repeated(torch.cat([before, common[order].repeat(1, 2)], 1), PASS)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of each sequence, in nats a token."""

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from unstuck.columns import (
     COPY_ADVANTAGE,
+    COPY_ALONE,
+    COPY_BACKWARDS,
     EVALUATED,
     IN_CONTEXT_SCORE,
     SPECIALISATION,
@@ -169,9 +171,14 @@ def text_columns(logits: Tensor, maps: list[Tensor], targets: Tensor) -> Row:
 
 
 def repeated_columns(model: Any, repeated: Repeated) -> Row:
-    """On repeated random sequences: duplicate-token and induction heads, and how much is gained by copying."""
+    """On repeated random sequences: duplicate-token and induction heads, and how much is gained by copying; beside it
+    without text before them, and with the second pass in reverse."""
     logits, maps = model.observe(repeated.tokens, whole=True)
-    columns: Row = {COPY_ADVANTAGE: copy_advantage(logits, repeated.tokens, repeated.period).mean().item()}
+    sequences = {COPY_ADVANTAGE: repeated.tokens, COPY_ALONE: repeated.alone, COPY_BACKWARDS: repeated.backwards}
+    columns: Row = {}
+    for name, tokens in sequences.items():
+        said = logits if name == COPY_ADVANTAGE else model(tokens)
+        columns[name] = copy_advantage(said, tokens, repeated.period).mean().item()
     for layer, weights in enumerate(maps):
         for measure, values in head_scores(weights, repeated.period).items():
             columns |= head_columns(measure, layer, values.tolist())

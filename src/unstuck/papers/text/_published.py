@@ -30,21 +30,22 @@ AOYAMA = Published("Aoyama et al. 2025", -0.5, -0.5)
 MUSAT = Published("Musat et al. 2025", 2.0, 2.0)
 ZUCCHET = Published("Zucchet et al. 2025", 0.8, 1.0)
 EQUAL_TOKENS = Published("Aoyama et al. 2025", 0.0, 0.0)  # steps depend on batch x context alone
-INVERSE = Published("Zucchet et al. 2025, theory: 1/B", -1.0, -1.0)
+#: In-context repetition shortens the plateau as 1/B in theory; cross-sample repetition by sqrt(1 + p² (d - 1)), which
+#: grows as p where p² d is large. Both give -1.
+INVERSE = Published("Zucchet et al. 2025, theory: 1/B, or 1/p", -1.0, -1.0)
 INVERSE_ROOT = Published("Zucchet et al. 2025, 1/sqrt(B)", -0.5, -0.5)
-INVERSE_SQUARE = Published("1/p²", -2.0, -2.0)
 
 
 def verdicts(law: PowerLaw | None, term: str, published: list[Published], grid: str) -> list[Claim]:
     """The exponent of a term beside each published one: holds, holds with another exponent, or does not hold. None
-    where the interval is wider than the question."""
+    where the published one lies in the interval, and the interval is wider than the question."""
     if law is None:
         return [Claim(f"exponent of {term}", "too few runs yet")]
     low, high = law.intervals[term]
     claims = []
     for p in published:
         inside = low <= p.high and high >= p.low
-        if high - low > 2 * NARROW:
+        if inside and high - low > 2 * NARROW:
             agrees, says = None, "no verdict: the interval is too wide to tell"
         elif inside:
             agrees, says = True, "holds"

@@ -24,14 +24,14 @@ from ._published import (
     EQUAL_TOKENS,
     INVERSE,
     INVERSE_ROOT,
-    INVERSE_SQUARE,
     MUSAT,
     ZUCCHET,
     verdicts,
 )
 
 SMALL = {"model.width": 16, "model.heads": 2, "train.max_steps": 40, "task.vocabulary": 256}  # a quick look
-BURST = 0.25  # share of sequences that repeat themselves where another size is varied: all runs form
+BURST = 0.25  # share of sequences that repeat themselves where another size is varied
+LAW_BURST = 0.5  # with batch 8 some runs with 0.25 do not form by step 20,000; with 0.5 all pilot runs do
 LONG = 20_000  # steps at most
 CLEAN_AT = 6000  # step at which the loss on clean text is compared
 EQUAL = [(32, 64), (64, 32), (128, 16)]  # context, batch: 2,048 tokens a step
@@ -107,9 +107,9 @@ def means(table: pd.DataFrame, by: str) -> str:
 
 def _law_runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
-        fixed = {**SMALL, "task.burst": BURST}
+        fixed = {**SMALL, "task.burst": LAW_BURST}
         return grid("text", 1, [0], fixed, train__batch=[4, 8], task__context=[32, 48])
-    fixed = {"task.burst": BURST, "train.max_steps": LONG}
+    fixed = {"task.burst": LAW_BURST, "train.max_steps": 2 * LONG}
     seeds = [0, 1, 2] if profile == "cpu" else list(range(5))
     runs = grid("text", 1, seeds, fixed, train__batch=[8, 32, 128], task__context=[32, 64, 128])
     natural = {"train.max_steps": LONG}
@@ -119,11 +119,11 @@ def _law_runs(profile: Profile) -> list[TieredRun]:
 
 
 def _repeating(table: pd.DataFrame) -> pd.DataFrame:
-    return table[table["burst"] == BURST] if (table["burst"] == BURST).any() else table
+    return table[table["burst"] > 0]
 
 
 def _law_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
-    where = "batch 8 to 128, context 32 to 128, burst 0.25"
+    where = f"batch 8 to 128, context 32 to 128, burst {LAW_BURST:g}"
     claims = verdicts(law, "batch", [AOYAMA], where)
     claims += verdicts(law, "context", [AOYAMA, MUSAT, ZUCCHET], where)
     natural = table[table["burst"] == 0]
@@ -154,7 +154,7 @@ def _random_lag(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _equal_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
-    where = "context 32 x batch 64, 64 x 32, 128 x 16; burst 0.25, five seeds"
+    where = f"{', '.join(f'context {c} x batch {b}' for c, b in EQUAL)}; burst {BURST:g}, five seeds"
     claims = verdicts(law, "context", [EQUAL_TOKENS, ZUCCHET, MUSAT], where)
     for lag, rows in table.groupby("lag"):
         claims.append(Claim(f"steps by context, repetition at {_DISTANCE[str(lag)]}", means(rows, "context")))
@@ -179,7 +179,7 @@ def _some(table: pd.DataFrame) -> pd.DataFrame:
 
 def _repetition_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     where = "burst 0.02 to 0.5, batch 32, context 64"
-    claims = verdicts(law, "burst", [INVERSE, INVERSE_ROOT, INVERSE_SQUARE], where)
+    claims = verdicts(law, "burst", [INVERSE, INVERSE_ROOT], where)
     claims.append(Claim("steps by share of sequences that repeat", means(table, "burst")))
     known = table.dropna(subset=[CLEAN_LOSS]) if CLEAN_LOSS in table else table[:0]
     if len(known):
@@ -227,7 +227,7 @@ FIGURES: dict[str, TextFigure] = {
         x="context",
         by="batch",
         formula="batch + context",
-        heading="burst 0.25",
+        heading=f"burst {LAW_BURST:g}",
         claims=_law_claims,
         fitted=_repeating,
     ),
@@ -247,7 +247,7 @@ FIGURES: dict[str, TextFigure] = {
         x="heads",
         by="width",
         formula="heads + width",
-        heading="batch 32, context 64, burst 0.25",
+        heading=f"batch 32, context 64, burst {BURST:g}",
         claims=_size_claims,
     ),
 }

@@ -25,7 +25,8 @@ from .laws import BURST, SMALL
 
 Array = NDArray[np.float64]
 IN_PARTS = True  # seeds are a sample, however many there are
-BUDGET = 8000  # steps of every run at most: twice what the slowest pilot run took
+BUDGET = 8000  # steps of every run at most: three times what the pilot runs took
+AFTER = 500  # steps to go on after formation, to see a sign that comes late
 ALARM = 0.10  # the published level of the previous-token score
 SETTINGS: dict[str, dict[str, Any]] = {  # what each kind of run has beside the default
     "repeating text": {"task.burst": BURST},
@@ -42,7 +43,7 @@ def runs(profile: Profile) -> list[TieredRun]:
     found = []
     for name, settings in SETTINGS.items():
         seeds = range(1 if profile == "quick" else SEEDS[name])
-        fixed = {"train.max_steps": BUDGET, **settings} | (SMALL if profile == "quick" else {})
+        fixed = {"train.max_steps": BUDGET, "train.after": AFTER, **settings} | (SMALL if profile == "quick" else {})
         found += grid("text", 1, seeds, fixed)
     return found
 
@@ -145,30 +146,33 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         spread = formed["event"].max() / formed["event"].min()
         claims.append(Claim("latest over earliest formation", f"{spread:.2f} times", "1.3 times"))
         claims += _sign(formed)
+    for kinds, published in ((("repeats removed", "one layer"), "0 of 15"), (("trigram language",), "10 of 10")):
+        claims.append(
+            Claim(f"{' or '.join(kinds)}: runs with the sign, by step {BUDGET:,}", _alarms(found, *kinds), published)
+        )
     for kind in list(SETTINGS)[1:]:
         part = found[found["kind"] == kind]
-        if len(part):
-            published = {"repeats removed": "0 of 10", "one layer": "0 of 5", "trigram language": "10 of 10"}[kind]
-            alarms = f"{np.isfinite(part['alarm']).sum()} of {len(part)}"
-            claims.append(Claim(f"{kind}: runs with the sign, by step {BUDGET:,}", alarms, published))
-            wrong = f"{np.isfinite(part['event']).sum()} of {len(part)}"
-            claims.append(Claim(f"{kind}: runs that formed heads", wrong))
+        claims.append(Claim(f"{kind}: runs with the sign", _alarms(found, kind)))
+        claims.append(Claim(f"{kind}: runs that formed heads", f"{np.isfinite(part['event']).sum()} of {len(part)}"))
     return claims
+
+
+def _alarms(found: pd.DataFrame, *kinds: str) -> str:
+    part = found[found["kind"].isin(kinds)]
+    return f"{np.isfinite(part['alarm']).sum()} of {len(part)}"
 
 
 def _sign(formed: pd.DataFrame) -> list[Claim]:
-    """How well the sign ranks and times formation, in the runs that formed heads."""
+    """How well the sign ranks and times formation, in the runs that formed heads. A run without the sign by its last
+    step, some steps after formation, counts as one with the latest."""
     before = formed[formed["alarm"] < formed["event"]]
-    claims = [Claim("runs in which the sign came before formation", f"{len(before)} of {len(formed)}", "all")]
-    known = formed[np.isfinite(formed["alarm"])]
-    if len(known) > 2:
-        rho = stats.spearmanr(known["alarm"], known["event"]).statistic
-        lead = 1 - known["alarm"] / known["event"]
-        ratio = known["event"] / known["alarm"]
-        claims += [
-            Claim("rank correlation of sign and formation", f"{rho:.2f}", "0.98"),
-            Claim("median lead, share of the steps to formation", f"{lead.median():.0%}", "15%"),
-            Claim("formation over sign, median", f"{ratio.median():.2f} times", "1.19 times"),
-            Claim("formation over sign, range", f"{ratio.min():.2f} to {ratio.max():.2f}"),
-        ]
-    return claims
+    alarm = formed["alarm"].clip(upper=formed["last"].max())
+    rho = stats.spearmanr(alarm, formed["event"]).statistic
+    ratio = formed["event"] / alarm
+    return [
+        Claim("runs in which the sign came before formation", f"{len(before)} of {len(formed)}", "all"),
+        Claim("rank correlation of sign and formation", f"{rho:.2f}", "0.98"),
+        Claim("median lead, share of the steps to formation", f"{(1 - alarm / formed['event']).median():.0%}", "15%"),
+        Claim("formation over sign, median", f"{ratio.median():.2f} times", "1.19 times"),
+        Claim("formation over sign, range", f"{ratio.min():.2f} to {ratio.max():.2f}"),
+    ]

@@ -68,11 +68,17 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 
 def factor(table: pd.DataFrame, switch: str) -> str:
-    """The ratio of geometric means with and without, and its 95% interval; only if all runs formed."""
+    """The ratio of geometric means with and without, and its 95% interval; a bound if runs of one kind did not form."""
     groups = [table[table[switch] == on] for on in (True, False)]
-    if any(len(g) < 2 or (g["status"] != "emerged").any() for g in groups):
-        return "not all runs formed"
-    on, off = (np.log(g["plateau_steps"].to_numpy(dtype=float)) for g in groups)
+    if any(len(g) < 2 for g in groups):
+        return "too few runs yet"
+    on, off = (np.log(g["plateau_steps"].fillna(g["steps"]).to_numpy(dtype=float)) for g in groups)
+    late = [int((g["status"] != "emerged").sum()) for g in groups]
+    if all(late):
+        return "runs of both kinds did not form"
+    if any(late):
+        which = f"{'with' if late[0] else 'without'}, {sum(late)} did not form by their last step"
+        return f"{'at least' if late[0] else 'at most'} {np.exp(on.mean() - off.mean()):.2f} times ({which})"
     interval = stats.ttest_ind(on, off, equal_var=False).confidence_interval(0.95)
     low, high = np.exp([interval.low, interval.high])
     return f"{np.exp(on.mean() - off.mean()):.2f} times ({low:.2f} to {high:.2f})"

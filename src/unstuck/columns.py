@@ -35,7 +35,7 @@ COPY_ALONE, COPY_BACKWARDS = "copy_advantage_alone", "copy_advantage_backwards"
 RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 #: What is measured of a head, in the field's words, and how its columns begin.
 MEASURES = {
-    "attention": "attn",  # from the read-out position to the relevant tokens
+    "attention": "attn",  # from the read-out position, or from all questions of a sequence, to the relevant tokens
     "copying": "copy",  # from a value to its key
     "induction": "induction",  # to the token that came after the same token the last time
     "previous_token": "previous_token",  # to the token before

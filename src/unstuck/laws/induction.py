@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """Our runs of one size. `steps` is their median; None if fewer than half formed induction heads."""
+    """Our runs of one size. `steps` is their median; None if no more than half formed induction heads."""
 
     batch: int
     context: int

@@ -39,8 +39,8 @@ class Text(Task):
 
     With `bigrams="stripped"` no two neighbours stand twice in a sequence: a token that would complete such a pair is
     replaced by a random one, as frequent as in the text. With `ngram` k, sequences are drawn from the corpus's own
-    model of k-grams: each token follows the k - 1 before it as it does somewhere in the text. An induction head then
-    has nothing to gain, but with k = 3 a head that attends to the previous token has.
+    model of k-grams: each token follows the k - 1 before it as it does somewhere in the text. To a model that knows
+    the k-grams an induction head then adds nothing, but with k = 3 a head that attends to the previous token does.
 
     A run emerges when its copying advantage reaches a threshold: the loss on the first minus that on the second pass
     over a sequence of random tokens, in nats. The passes have the same length for every context and end it: sequences
@@ -149,7 +149,7 @@ class Text(Task):
 
 def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:
     """Sequences, (n, T), in which no pair of neighbours stands twice: a token that completes a pair for the second time
-    is replaced by a token from a random place of the text, until none does."""
+    is replaced by a token from a random place of the text, until none does, or for `TRIES` rounds."""
     for _ in range(TRIES):
         again = repeats_pair(tokens)
         if not again.any():
@@ -161,9 +161,10 @@ def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:
 
 def repeats_pair(tokens: Tensor) -> Tensor:
     """Where a token and the one before it stand earlier in the same sequence as neighbours, (n, T)."""
-    first, second = tokens[:, :-1], tokens[:, 1:]
-    same = (first[:, :, None] == first[:, None]) & (second[:, :, None] == second[:, None])  # (n, T - 1, T - 1)
-    return F.pad(same.tril(-1).any(2), (1, 0))
+    pairs = tokens[:, :-1] * (int(tokens.max()) + 1) + tokens[:, 1:]
+    ordered, order = pairs.sort(1, stable=True)  # equal pairs in the order of their places
+    again = F.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
+    return F.pad(torch.zeros_like(again).scatter(1, order, again), (1, 0))
 
 
 def ngram_text(text: Tensor, k: int, length: int, rng: torch.Generator) -> Tensor:

@@ -49,10 +49,13 @@ def _gain(answer: dict[str, Any]) -> str:
 
 def _formation(answer: dict[str, Any]) -> str:
     doubt = " With so little to gain, they may form later or not at all." if answer["advantage"] < SMALL else ""
+    passes = (
+        f"{answer['expected_passes']:.3g}" if answer["expected_passes"] < 100 else f"{answer['expected_passes']:,.0f}"
+    )
     return (
         f"Induction heads are expected at [bold]step {answer['expected_steps']:,.0f}[/bold] with batch"
         f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or"
-        f" {answer['expected_passes']:.3g} passes over this text"
+        f" {passes} passes over this text"
         " (10^5.7 √(batch × context) tokens, arXiv 2511.16893; for natural text that repeats enough)."
         f"{doubt}"
     )

@@ -162,7 +162,7 @@ def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:
 def repeats_pair(tokens: Tensor) -> Tensor:
     """Where a token and the one before it stand earlier in the same sequence as neighbours, (n, T)."""
     pairs = tokens[:, :-1] * (int(tokens.max()) + 1) + tokens[:, 1:]
-    ordered, order = pairs.sort(1, stable=True)  # equal pairs in the order of their places
+    ordered, order = torch.sort(pairs, dim=1, stable=True)  # equal pairs in the order of their places
     again = F.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
     return F.pad(torch.zeros_like(again).scatter(1, order, again), (1, 0))
 

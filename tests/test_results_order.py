@@ -126,3 +126,32 @@ def test_layer_norm_and_repetition_change_what_recall_is_expected_to_take():
     assert 2 < steps(**{"model.layer_norm": True}) / plain < 3
     assert steps(**{"task.B": 2.0}) == pytest.approx(plain / 2, abs=1)
     assert steps(**{"task.B": 4.0}) == steps(**{"task.B": 2.0})  # more does not help further
+
+
+def test_small_checkpoints_of_long_runs_go_on_on_another_machine(figures, tmp_path, monkeypatch):
+    """Kept while a figure waits for the run, dropped when it is archived; never over a run that is there."""
+    here, archive, there, kept = (Store(tmp_path / name) for name in ("here", "archive", "there", "kept"))
+    archive.path.mkdir()
+    there.path.mkdir()
+    run_id = figures["small"][0].spec.run_id
+    monkeypatch.setattr(results, "LONG_SECONDS", 0)
+    stored(here, run_id, state="stopped")
+    checkpoint = here.run(run_id).path / "checkpoint" / "state.safetensors"
+    checkpoint.write_bytes(b"x" * 100)
+    (here.run(run_id).path / "predictions.safetensors").write_bytes(b"y")
+    assert results.keep_checkpoints(figures, here, archive, kept.path) == {run_id}
+    assert sorted(p.name for p in kept.run(run_id).path.iterdir()) == [
+        "checkpoint", "curve.parquet", "spec.yaml", "status.json",
+    ]  # fmt: skip
+    results.use_checkpoints(kept.path, there)
+    copied = there.run(run_id).path / "checkpoint" / "state.safetensors"
+    assert copied.read_bytes() == checkpoint.read_bytes()
+    copied.write_bytes(b"later")
+    results.use_checkpoints(kept.path, there)
+    assert copied.read_bytes() == b"later"
+    monkeypatch.setattr(results, "LARGEST_KEPT", 10)
+    assert results.keep_checkpoints(figures, here, archive, kept.path) == set()
+    assert kept.run(run_id).path.exists()  # the one that was kept before still serves
+    monkeypatch.setattr(results, "left", lambda runs, store: [])
+    results.keep_checkpoints(figures, here, archive, kept.path)
+    assert not kept.run(run_id).path.exists()

@@ -6,13 +6,15 @@
     python tools/results.py --collect                    rewrite all figures from results/store
     python tools/results.py --merge-shards               put the shards of results/store into one a family
 
-DIR lies outside every checkout and keeps unfinished runs with their checkpoints. It gets a copy of the shards of
+DIR lies outside every checkout and keeps unfinished runs with their checkpoints. Small checkpoints of long runs
+are also kept in results/unfinished, and go on from there on another machine. DIR gets a copy of the shards of
 results/store. Train from a git worktree of a committed state, so that editing never disturbs a run; `make runs` and
 `make results` do both (CONTRIBUTING.md).
 """
 
 import argparse
 import json
+import shutil
 import signal
 import sys
 import time
@@ -35,6 +37,9 @@ from unstuck.store.store import Store
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 STORE = RESULTS / "store"
+UNFINISHED = RESULTS / "unfinished"  # committed checkpoints: a long run ends although a machine is lost
+LONG_SECONDS = 1800  # what a run takes at least for its checkpoint to be kept
+LARGEST_KEPT = 5 * 2**20  # bytes of a run directory: git keeps every version of it
 
 
 def trained_figures() -> dict[str, list[TieredRun]]:
@@ -106,6 +111,39 @@ def collect(source: Store, target: Store) -> set[str]:
     return archive_runs(new, target.archive)
 
 
+def keep_checkpoints(figures: dict[str, list[TieredRun]], source: Store, target: Store, kept: Path) -> set[str]:
+    """Copy from `source` into `kept` the checkpoints of long runs that figures wait for, also of those that ended and
+    that other runs are compared with; drop what no figure waits for. Returns the ids."""
+    waiting = {spec.run_id: spec for runs in figures.values() for unit in left(runs, target) for spec in unit}
+    ids = set()
+    for run_id, spec in waiting.items():
+        here, there = source.run(run_id).path, kept / run_id
+        if not (here / "checkpoint").is_dir() or predicted_cost(spec).seconds < LONG_SECONDS:
+            continue
+        files = [path for path in here.rglob("*") if path.is_file() and path.name not in NOT_KEPT]
+        if sum(path.stat().st_size for path in files) > LARGEST_KEPT:
+            continue
+        ids.add(run_id)
+        shutil.rmtree(there, ignore_errors=True)
+        for path in files:
+            (there / path.relative_to(here)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, there / path.relative_to(here))
+    for old in kept.iterdir() if kept.is_dir() else ():
+        if old.name not in ids and old.name not in waiting:
+            shutil.rmtree(old)
+    return ids
+
+
+NOT_KEPT = (".lock", "predictions.safetensors")  # the latter are made again from the checkpoint
+
+
+def use_checkpoints(kept: Path, store: Store) -> None:
+    """Put kept checkpoints where runs are trained, unless the run is there already."""
+    for path in kept.iterdir() if kept.is_dir() else ():
+        if not store.run(path.name).path.exists():
+            shutil.copytree(path, store.run(path.name).path)
+
+
 def train(
     figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str], minutes: float, workers: int
 ) -> None:
@@ -174,6 +212,7 @@ def main() -> int:
         store = Store(arguments.store)
         store.path.mkdir(parents=True, exist_ok=True)
         copy_shards(Store(STORE).archive, store.archive)
+        use_checkpoints(UNFINISHED, store)
         try:
             train(figures, store, arguments.first, arguments.minutes, arguments.workers)
         except KeyboardInterrupt:
@@ -182,6 +221,9 @@ def main() -> int:
     new = collect(Store(arguments.store), Store(STORE)) if arguments.store is not None else None
     print(f"{len(new or ())} runs archived")
     write_results(figures, Store(STORE), new)
+    if arguments.store is not None:
+        kept = keep_checkpoints(figures, Store(arguments.store), Store(STORE), UNFINISHED)
+        print(f"{len(kept)} checkpoints of long runs kept")
     import generate_docs
 
     return generate_docs.main()

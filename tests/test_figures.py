@@ -24,8 +24,7 @@ QUICK = [
 
 
 IN_PARTS = ["fig14", "fig15", "fig3-large", "recall-embedding", "recall-pairs", "recall-joined", "recall-repeated"]
-IN_PARTS += ["fig5-cross-128", "no-residual", "recall-benchmarks", "text-layernorm", "text-fleet", "text-size"]
-IN_PARTS += ["context-at-equal-tokens", "text-law", "text-repetition"]
+IN_PARTS += ["fig5-cross-128", "no-residual", "recall-benchmarks", "text-natural"]
 
 
 def quiet(done, of):

@@ -24,7 +24,6 @@ from unstuck.papers.style import BLUE, GREEN, ORANGE, PURPLE, legend_outside, pa
 from .laws import BURST, SMALL
 
 Array = NDArray[np.float64]
-IN_PARTS = True  # seeds are a sample, however many there are
 BUDGET = 8000  # steps of every run at most: three times what the pilot runs took
 AFTER = 500  # steps to go on after formation, to see a sign that comes late
 ALARM = 0.10  # the published level of the previous-token score

@@ -19,7 +19,6 @@ from unstuck.papers.style import BLUE, ORANGE, log_steps, panels
 
 from .laws import BURST, LONG, SMALL
 
-IN_PARTS = True  # runs are compared cell by cell
 ALSO = ("mlp",)
 NAMES: Mapping[tuple[bool, bool], str] = {
     (False, False): "attention only",

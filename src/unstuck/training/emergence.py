@@ -11,6 +11,7 @@ and two full evaluations in a row must reach the threshold. It is evaluated in f
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -64,6 +65,14 @@ class CrossingTracker:
     def missed(self, threshold: float) -> bool:
         """Has a threshold that was not watched so far perhaps been crossed already?"""
         raise NotImplementedError
+
+    def _cross(self, found: Callable[[float], float | None]) -> None:
+        """Record the thresholds that were crossed, up to the first for which `found` gives no step."""
+        while (threshold := self.next_threshold) is not None:
+            crossing = found(threshold)
+            if crossing is None:
+                return
+            self.crossings[f"{threshold:g}"] = crossing
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs beside the evaluations."""
@@ -165,11 +174,7 @@ class RisingCrossings(CrossingTracker):
         if self.smooth:  # a full evaluation is believed, a small one only in part
             self.ratio += (1.0 if full else self.SMALL) * (value / self.smooth - self.ratio)
         self.seen.append((step, value, full))
-        while (threshold := self.next_threshold) is not None:
-            crossing = self._crossing(threshold)
-            if crossing is None:
-                return
-            self.crossings[f"{threshold:g}"] = crossing
+        self._cross(self._crossing)
 
     def _crossing(self, threshold: float) -> float | None:
         """Where the accuracy first reached a threshold and still did at the next full evaluation."""
@@ -218,11 +223,7 @@ class SteadyCrossings(CrossingTracker):
 
     def evaluated(self, step: int, value: float, *, full: bool) -> None:
         self.seen.append((step, value, full))
-        while (threshold := self.next_threshold) is not None:
-            crossing = self._crossing(threshold)
-            if crossing is None:
-                return
-            self.crossings[f"{threshold:g}"] = crossing
+        self._cross(self._crossing)
 
     def _crossing(self, threshold: float) -> float | None:
         for i in range(len(self.seen) - 1):

@@ -301,7 +301,7 @@ def test_the_loop_agrees_with_plain_loops(text_run):
     curve = text_run.advance().curve
     row = curve.last
     evaluator, model = text_run.evaluator, text_run.model
-    repeated, period = evaluator.repeated.tokens, evaluator.repeated.period
+    repeated, period = evaluator.repeated.alone, evaluator.repeated.period
     _, text = evaluator.primary(text_run.task.probe)
     with torch.no_grad():
         logits, maps = model.observe(repeated, whole=True)
@@ -313,7 +313,7 @@ def test_the_loop_agrees_with_plain_loops(text_run):
             found = [row[f"{measure}_{layer}_{head}"] for head in range(2)]
             assert found == pytest.approx(values, abs=1e-5), measure
     assert row[COPY_ADVANTAGE] == pytest.approx(loop_copy_advantage(logits, repeated, period), abs=1e-5)
-    for name, tokens in (("alone", evaluator.repeated.alone), ("backwards", evaluator.repeated.backwards)):
+    for name, tokens in (("in_text", evaluator.repeated.tokens), ("backwards", evaluator.repeated.backwards)):
         with torch.no_grad():
             expected = loop_copy_advantage(model(tokens), tokens, period)
         assert row[f"{COPY_ADVANTAGE}_{name}"] == pytest.approx(expected, abs=1e-5)
@@ -329,7 +329,7 @@ def test_the_loop_and_a_watch_have_the_same_scores(text_run):
     _, text = evaluator.primary(text_run.task.probe)
     repeated = evaluator.repeated
     watch = Watch(model, text.inputs, vocabulary=256, length=2 * repeated.period)
-    watch.repeated, watch.random = repeated.tokens, repeated.alone
+    watch.repeated = watch.random = repeated.alone
     ours, theirs = evaluator.observe()[1], watch.look(0)
     shared = {c for c in ours if c in theirs}
     kinds = {"previous_token", "duplicate_token", "induction", "row_entropy"}

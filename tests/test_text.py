@@ -272,7 +272,7 @@ def test_a_run_records_the_fields_probes_and_resumes_bit_for_bit(words):
     assert set(curve.measures) == {"row_entropy", "previous_token", "duplicate_token", "induction"}
     assert curve.heads("induction").shape == (len(curve), 2, 2)
     assert curve.has("test_loss", "clean_loss", "like_loss", "train_loss", "copy_advantage", "in_context_score")
-    assert curve.has("copy_advantage_alone", "copy_advantage_backwards")
+    assert curve.has("copy_advantage_in_text", "copy_advantage_backwards")
     stopped = Run(spec)
     stopped.advance(stop=lambda: stopped.step >= 13)
     resumed = Run(spec, stopped.checkpoint())
@@ -301,8 +301,9 @@ def test_a_small_language_model_forms_induction_heads():
     assert curve.heads("induction")[-1, 0].max() < 0.2
     assert curve.heads("previous_token")[-1, 0].max() > 0.3
     assert curve.values("copy_advantage")[0] == pytest.approx(0, abs=0.05)
-    alone, backwards = (curve.values(f"copy_advantage_{name}")[-1] for name in ("alone", "backwards"))
-    assert alone > 1.5 * backwards  # it is the order that is copied, not only that tokens are preferred that were seen
+    assert (
+        result.final["copy_advantage"] > 1.5 * result.final["copy_advantage_backwards"]
+    )  # it is the order that is copied, not only that tokens are preferred that were seen
 
 
 @pytest.mark.slow

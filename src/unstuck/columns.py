@@ -30,8 +30,8 @@ TRAIN_ACCURACY, TEST_ACCURACY = "train_accuracy", "test_accuracy"
 CLEAN_ACCURACY, LIKE_ACCURACY = "clean_accuracy", "like_accuracy"
 EXCESS_LOSS, GRAD_NORM, SPECIALISATION = "excess_loss", "grad_norm", "specialisation"
 COPY_ADVANTAGE, IN_CONTEXT_SCORE = "copy_advantage", "in_context_score"
-#: Controls of the copying advantage: without text before the random tokens, and with the second pass in reverse.
-COPY_ALONE, COPY_BACKWARDS = "copy_advantage_alone", "copy_advantage_backwards"
+#: Beside the copying advantage: at the end of the context, after text, and with the second pass in reverse.
+COPY_IN_TEXT, COPY_BACKWARDS = "copy_advantage_in_text", "copy_advantage_backwards"
 RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 #: What is measured of a head, in the field's words, and how its columns begin.
 MEASURES = {

@@ -177,7 +177,7 @@ class _Session:
         if hasattr(self.spec.task, "chance") and "copying" in trained.curve.measures:
             return find_circuit(model, *evaluator.primary(CIRCUIT), trained.curve, self.spec.task.chance).as_dict()
         if evaluator.repeated is not None and has_heads(model) and hasattr(model, "observe"):
-            return find_induction_circuit(model, evaluator.repeated).as_dict()
+            return find_induction_circuit(model, evaluator.repeated._replace(tokens=evaluator.repeated.alone)).as_dict()
         return None
 
 

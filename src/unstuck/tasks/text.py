@@ -43,8 +43,7 @@ class Text(Task):
     the k-grams an induction head then adds nothing, but with k = 3 a head that attends to the previous token does.
 
     A run emerges when its copying advantage reaches a threshold: the loss on the first minus that on the second pass
-    over a sequence of random tokens, in nats. The passes have the same length for every context and end it: sequences
-    that repeat themselves have a repeated token there, whatever their distance.
+    over a sequence of random tokens, in nats. The sequences have the same length for every context.
     """
 
     version: ClassVar[int] = 1  # raised when what is drawn changes

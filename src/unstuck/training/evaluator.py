@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from unstuck.columns import (
     COPY_ADVANTAGE,
-    COPY_ALONE,
     COPY_BACKWARDS,
+    COPY_IN_TEXT,
     EVALUATED,
     IN_CONTEXT_SCORE,
     SPECIALISATION,
@@ -172,9 +172,9 @@ def text_columns(logits: Tensor, maps: list[Tensor], targets: Tensor) -> Row:
 
 def repeated_columns(model: Any, repeated: Repeated) -> Row:
     """On repeated random sequences: duplicate-token and induction heads, and how much is gained by copying; beside it
-    without text before them, and with the second pass in reverse."""
-    logits, maps = model.observe(repeated.tokens, whole=True)
-    sequences = {COPY_ADVANTAGE: repeated.tokens, COPY_ALONE: repeated.alone, COPY_BACKWARDS: repeated.backwards}
+    at the end of the context, after text, and with the second pass in reverse."""
+    logits, maps = model.observe(repeated.alone, whole=True)
+    sequences = {COPY_ADVANTAGE: repeated.alone, COPY_IN_TEXT: repeated.tokens, COPY_BACKWARDS: repeated.backwards}
     columns: Row = {}
     for name, tokens in sequences.items():
         said = logits if name == COPY_ADVANTAGE else model(tokens)

@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
-from .task import Batch, Task, World, config
+from ._answered import Answered
+from .task import Batch, World, config
 
 
 @config
-class InductionHeads(Task):
+class InductionHeads(Answered):
     """Repeat the token that followed the special token `*` the first time.
 
         c a f * d b b e a c *        target: d
@@ -54,14 +54,6 @@ class InductionHeads(Task):
         inputs[:, -1] = self.tokens
         relevant = torch.zeros(n, self.T, dtype=torch.bool).scatter_(1, first + 1, True)
         return Batch(inputs, inputs[relevant], relevant)
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of each sequence."""
-        return F.cross_entropy(outputs, targets, reduction="none")
-
-    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        right = (outputs.argmax(-1) == batch.targets).to(outputs.dtype)
-        return {"loss": self.losses(outputs, batch.targets), "accuracy": right}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Copying: from the token after the special token to the special token."""

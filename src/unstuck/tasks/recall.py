@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
+from ._answered import Answered
 from .single_location import Probability
-from .task import Batch, Task, config
+from .task import Batch, config
 
 
 @config
-class Recall(Task):
+class Recall(Answered):
     """Find the query among the keys and name its value.
 
         Y I   A X   U R   Z Y   C A   Z        target: Y
@@ -115,14 +115,6 @@ class Recall(Task):
 
     def clean(self) -> "Recall":
         return replace(self, B=1.0, p=0.0, repeated=2, copies="always")
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of each sequence."""
-        return F.cross_entropy(outputs, targets, reduction="none")
-
-    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        right = (outputs.argmax(-1) == batch.targets).to(outputs.dtype)
-        return {"loss": self.losses(outputs, batch.targets), "accuracy": right}
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Copying: from each right value to the key before it; none where they share one position."""

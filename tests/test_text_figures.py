@@ -1,6 +1,9 @@
 """Figures of runs on text: blind seeds, runs that are shared, both events, and verdicts on published laws."""
 
 import math
+import shutil
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +12,9 @@ import pytest
 
 from unstuck.config import load_spec
 from unstuck.config.run import LONGEST_WAIT
+from unstuck.laws.induction import OurRuns, expected_formation
 from unstuck.papers.figure import load
+from unstuck.papers.reproduce import reproduce
 from unstuck.papers.text._published import AOYAMA, EQUAL_TOKENS, MUSAT, ZUCCHET, verdicts
 from unstuck.papers.text._runs import ALONE, IN_TEXT
 from unstuck.papers.text.laws import EQUAL, FIGURES
@@ -17,8 +22,13 @@ from unstuck.papers.text.text_fleet import events
 from unstuck.runner.budget import satisfies, truncate
 from unstuck.runner.cost import predicted_cost
 from unstuck.store.result import Result
+from unstuck.store.store import Store
 from unstuck.training.evaluator import Evaluator
 from unstuck.training.loop import Run
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+import fit_induction
+import results
 
 NAMES = [*FIGURES, "text-corpora", "text-fleet", "text-layernorm"]
 SEEN = {*range(10), 1000}  # of earlier forms of the event, and of pilot runs
@@ -312,3 +322,102 @@ def test_the_table_of_corpora_has_what_each_text_offers(tmp_path):
     assert 0 < row["equivalent_burst"] < 1
     assert row["predictable"] == pytest.approx(row["repeat_rate"] * row["reliability"])
     assert load("text-corpora").data(SimpleNamespace(runs=[], results=pd.DataFrame())).empty
+
+
+# -- from a store to tables, claims, pictures and the law, with made-up runs
+
+ALONE_LAW = {"batch": -0.4, "context": 0.8, "burst": -0.6}
+LATER = 1.3  # copying in text over copying alone
+
+
+def made_up(store, runs):
+    """Finished runs that follow a law, with curves of what figures read. Without repetition none forms."""
+    rng = np.random.default_rng(0)
+    for spec in {run.spec.run_id: run.spec for run in runs}.values():
+        size = {"batch": spec.train.batch, "context": spec.task.context, "burst": spec.task.burst}
+        formed = spec.task.burst > 0 and spec.model.layers > 1
+        step = 200 * math.exp(0.05 * rng.standard_normal())
+        for name, power in ALONE_LAW.items() if formed else ():
+            step *= (size[name] / {"batch": 32, "context": 64, "burst": 0.25}[name]) ** power
+        second = LATER * step
+        last = max(spec.train.last_step(step, until_reached=True), second + 20, 6000.0) if formed else 8000.0
+        result = {"status": "emerged" if formed else "censored", "threshold": 2.0, "watched": [1.0, 2.0]}
+        result |= {"plateau_steps": step if formed else None, "seconds": 1.0, "final": {}}
+        result |= {"steps": int(last) if formed else spec.train.max_steps}
+        result |= {"crossings": {"1": 0.9 * step, "2": step} if formed else {}}
+        result |= {"crossings_in_text": {"1": 0.9 * second, "2": second} if formed else {}}
+        steps = np.linspace(0, result["steps"], 60)
+        curve = {"step": steps, "clean_loss": 3.0, "like_loss": 3.0, "in_context_score": steps / step / 10}
+        for layer in range(spec.model.layers):
+            curve |= {f"previous_token_{layer}_0": steps / step / 5, f"induction_{layer}_0": steps / step / 5}
+        curve["copy_advantage"] = 2 * steps / step
+        directory = store.run(spec.run_id)
+        directory.path.mkdir(parents=True, exist_ok=True)
+        directory.write_spec(spec)
+        directory.write_status({"state": "finished", "step": result["steps"], "result": result})
+        directory.write_curve(pd.DataFrame(curve))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Every figure on text from made-up runs, and the law that follows."""
+    path = tmp_path_factory.mktemp("results")
+    store = Store(path / "store")
+    names = [name for name in NAMES if name != "text-corpora"]
+    made_up(store, [run for name in names for run in load(name).runs("cpu")])
+    return path, {name: reproduce(name, "cpu", path, store=store.path, run=False) for name in names}
+
+
+def test_every_figure_can_be_written_once_its_runs_are_there(written):
+    path, results = written
+    for name, result in results.items():
+        assert result["runs"]["finished"] == result["runs"]["wanted"] > 0
+        assert (path / f"{name}.png").stat().st_size > 5000
+    equal = results["context-at-equal-tokens"]["ours"]
+    both = [text for quantity, text in equal.items() if quantity.startswith("exponent of context in the steps")]
+    assert len(both) == 6
+    # Equal tokens a step: batch falls as context grows.
+    for text in both:
+        assert float(text.split()[0]) == pytest.approx(ALONE_LAW["context"] - ALONE_LAW["batch"], abs=0.1)
+    assert set(results["text-law"]["paper"].values()) >= {"-0.5", "2", "0.8 to 1"}
+
+
+def test_our_law_follows_from_the_figures_tables(written, monkeypatch, tmp_path):
+    path, _ = written
+    file = tmp_path / "law.json"
+    monkeypatch.setattr(fit_induction, "FILE", file)
+    tables = [path / "text-law.csv", path / "text-repetition.csv", path / "not-there.csv"]
+    assert fit_induction.refit(tables)
+    ours = OurRuns.read(file)
+    law = ours.laws["repeated"]
+    assert law.exponents == pytest.approx(ALONE_LAW, abs=0.05)
+    assert law.ranges == {"batch": [8, 128], "context": [32, 128], "burst": [0.02, 0.5]}
+    assert law.runs == 27 + 15 - 3  # text-law and text-repetition share three runs
+    assert "natural" not in ours.laws
+    assert not fit_induction.refit(tables)  # nothing is new
+    steps = 200 * (0.1 / 0.25) ** ALONE_LAW["burst"]
+    assert expected_formation(32, 64, 0.1, ours).steps == pytest.approx(steps, rel=0.05)
+    assert not expected_formation(32, 64, 0.0, ours).depends_on_text
+    outside = expected_formation(32, 64, 0.01, ours)
+    assert outside.depends_on_text
+    assert outside.note
+    assert not fit_induction.refit([path / "not-there.csv"])
+
+
+def test_make_results_fits_the_law_and_rewrites_what_rests_on_it(written, monkeypatch, tmp_path):
+    path, _ = written
+    figures = {name: load(name).runs("cpu") for name in ("text-repetition", "text-corpora")}
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "in_one_go_lines", list)
+    monkeypatch.setattr(fit_induction, "FILE", tmp_path / "law.json")
+    monkeypatch.setattr(fit_induction.refit, "__defaults__", ((tmp_path / "text-repetition.csv",),))
+    made = []
+    monkeypatch.setattr(results, "left", lambda runs, store: [])
+    monkeypatch.setattr(results, "reproduce", lambda name, *_, **__: made.append(name))
+    shutil.copy(path / "text-repetition.csv", tmp_path)
+    results.write_results(figures, Store(tmp_path / "store"), None)
+    assert made == ["text-repetition", "text-corpora", "text-corpora"]
+    assert OurRuns.read(tmp_path / "law.json").laws["repeated"].exponents.keys() == {"burst"}
+    made.clear()
+    results.write_results(figures, Store(tmp_path / "store"), None)
+    assert made == ["text-repetition", "text-corpora"]  # the law is the same

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+import fit_induction
+
 from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
 from unstuck.papers.figure import in_one_go, in_parts, is_outdated, is_trained, load
@@ -182,9 +184,20 @@ def train(
                 print(f"{run_id}: {why}", file=sys.stderr)
 
 
+BY_LAW = ("text-corpora",)  # figures whose tables rest on the law of induction heads
+
+
 def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
     """Tables, pictures and claims of every figure whose runs are done and that `new` runs, or None for all, belong to;
-    and what is left."""
+    the law of induction heads that follows from them; and what is left."""
+    write_figures(figures, store, new)
+    if fit_induction.refit():
+        print("the law of induction heads has changed")
+        write_figures({name: figures[name] for name in BY_LAW if name in figures}, store, None)
+    print(write_todo(figures, store), "runs left; see results/TODO.md")
+
+
+def write_figures(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
         changed = new is None or not new.isdisjoint(run.spec.run_id for run in wanted)
@@ -193,7 +206,6 @@ def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[st
         # A law of half a grid would mislead, so a figure that may be drawn in parts says so.
         if changed and (not missing or in_parts(load(name))):
             reproduce(name, "cpu", RESULTS, store=store.path, run=False)
-    print(write_todo(figures, store), "runs left; see results/TODO.md")
 
 
 def _drawn_runs(path: Path) -> int | None:

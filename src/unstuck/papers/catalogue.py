@@ -37,6 +37,11 @@ class Entry:
     def paper(self) -> str:
         return _paper(self.name)
 
+    @property
+    def on_text(self) -> bool:
+        """Does it test other people's laws, on text?"""
+        return self.name in _places() and _places()[self.name][0].startswith(f"{__package__}.text.")
+
 
 #: Figures that need a package which is not one of ours.
 PACKAGES = {"gpt2-induction": "transformers"}

@@ -14,7 +14,7 @@ from unstuck.corpus.tokens import BYTES, encode
 from unstuck.errors import BadInput
 
 from .single_location import Probability
-from .task import Batch, Repeated, Task, World, config
+from .task import Batch, Repeated, Task, World, config, mean_cross_entropy
 
 PASS = 12  # tokens of a random sequence on which copying is measured; it is followed by itself
 SHORTEST = 32  # tokens of a context
@@ -143,7 +143,7 @@ class Text(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of each sequence, in nats a token."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+        return mean_cross_entropy(outputs, targets)
 
 
 def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:

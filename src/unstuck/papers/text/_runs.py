@@ -1,6 +1,7 @@
 """What the runs on text share: their seeds, sizes and budgets, and the two events that are timed."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,4 +41,4 @@ class Event:
 ALONE = Event("random sequences", "steps until heads form (copying 2 nats)")  # decides
 IN_TEXT = Event("copying in text", "steps until copying in text is 2 nats", "crossing_in_text_2")
 #: For runs that are to reach both.
-BOTH = {"train.until": "copy_advantage_in_text"}
+BOTH: dict[str, Any] = {"train.until": "copy_advantage_in_text"}

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+import re
 import sys
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from unstuck.cli import main
 from unstuck.config import load_spec
 from unstuck.corpus.reading import CORPORA, Known, identity, read
 from unstuck.corpus.tokens import Tokens, encode, tokenise, trained
+from unstuck.errors import BadInput
 from unstuck.runner.execute import CACHE, execute
 from unstuck.store.store import Store
 from unstuck.tasks.text import Text, ngram_text, repeats_pair, stripped
@@ -284,6 +286,18 @@ def test_bad_corpora_are_one_sentence(capsys, tmp_path, words, corpus, words_of,
     path = words if corpus == "words" else tmp_path / corpus
     command = ["train", "text", *TINY, *words_of, f"task.corpus={path}", "--out", tmp_path / "runs"]
     refused_command(capsys, *command, says=says)
+
+
+def test_a_limit_that_is_named_can_be_asked_for(tmp_path):
+    """Of a text that is too short for any context no largest context is named."""
+    path = tmp_path / "short.txt"
+    for length, limits in ((9, []), (250, []), (400, ["38"])):
+        path.write_text("x" * length, encoding="utf-8")
+        with pytest.raises(BadInput) as refusal:
+            Text(corpus=str(path), vocabulary=256, context=64).world(stream(0, "world"))
+        assert refusal.value.field == "task.context"
+        assert re.findall(r"at most (-?\d+)", str(refusal.value)) == limits
+    Text(corpus=str(path), vocabulary=256, context=38).world(stream(0, "world"))
 
 
 # -- runs

@@ -3,20 +3,17 @@
 import math
 from typing import Any
 
-from unstuck.errors import BadInput
-
 from . import repeats
 from .tokens import Indices, Tokens
+
+SHORTEST = 2  # tokens of a context
 
 
 def offer(tokens: Indices, vocabulary: int, context: int) -> dict[str, Any]:
     """Frequency and reliability of repeats, what an induction head gains over bigrams, and what it would gain if every
     sequence repeated itself; ready for JSON."""
     parts = Tokens.split(tokens, vocabulary)
-    if len(parts.held_out) <= context + 1:  # as task text refuses it
-        most = len(parts.held_out) - 2
-        wanted = f"at most {most}: the held-out tenth of the text has {len(parts.held_out)} tokens"
-        raise BadInput("context", context, wanted if most >= 2 else "shorter than the text; take a longer text")
+    parts.check_context("context", context, SHORTEST)  # as task text does
     windows = repeats.cut(tokens, context)
     found = repeats.count_repeats(windows)
     train, held_out = repeats.cut(parts.train, context, repeats.MOST_COUNTED), repeats.cut(parts.held_out, context)

@@ -27,7 +27,7 @@ def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
 
 
 def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Of each sequence, (n,), over its predicted tokens, in nats a token; outputs (n, T, vocabulary), targets (n, T)."""
+    """Of each sequence, (n,), in nats a token; outputs (n, T, vocabulary), targets (n, T)."""
     return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
 
 

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from unstuck.corpus.reading import identity
 from unstuck.corpus.tokens import BYTES, encode
-from unstuck.errors import BadInput
 
 from .single_location import Probability
 from .task import Batch, Repeated, Task, World, config, mean_cross_entropy
@@ -91,10 +90,7 @@ class Text(Task):
 
     def world(self, rng: torch.Generator) -> World:
         tokens = encode(self.corpus, self.vocabulary)
-        if len(tokens.held_out) <= self.context + 1:
-            most = len(tokens.held_out) - 2
-            wanted = f"at most {most}: the held-out tenth of the corpus has {len(tokens.held_out)} tokens"
-            raise BadInput("task.context", self.context, wanted)
+        tokens.check_context("task.context", self.context, SHORTEST)
         train, held_out = (torch.from_numpy(part.astype("int32")) for part in (tokens.train, tokens.held_out))
         if self.ngram:
             train, held_out = (ngram_text(train, self.ngram, len(part), rng) for part in (train, held_out))

@@ -16,6 +16,7 @@ from unstuck.tasks.text import Text
 #: Multiply-adds a second that one thread of a current CPU core sustains on these models.
 RATE = 2.5e10
 OVERHEAD = 4e-3  # seconds a step that no multiplication accounts for
+IN_TEXT = 1.25  # times the steps to emergence: when copying in text follows, by pilot runs
 
 
 #: What a GPU is taken to do: NVIDIA A100 (SXM, 80 GB), TF32 peak by its data sheet, the share of it that models this
@@ -34,7 +35,8 @@ class Cost:
 
 
 def predicted_cost(spec: RunSpec) -> Cost:
-    steps = min(spec.train.max_steps, max(_plateau(spec) + spec.train.after, spec.train.at_least))
+    t, emerged = spec.train, _plateau(spec) * (IN_TEXT if spec.train.until else 1.0)
+    steps = min(t.max_steps, round(t.last_step(emerged, until_reached=True)))
     products = 3 * spec.train.batch * _multiplications(spec)  # of a step: forward, and twice that backward
     flops = 2 * products
     on_gpu = max(flops / (GPU_PEAK * GPU_SHARE), GPU_STEP)

@@ -26,6 +26,11 @@ def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
     return inputs @ table if inputs.is_floating_point() else F.embedding(inputs, table)
 
 
+def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of each sequence, (n,), in nats a token; outputs (n, T, vocabulary), targets (n, T)."""
+    return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+
+
 class Batch(NamedTuple):
     """n sequences: inputs, targets, and which tokens the targets depend on."""
 

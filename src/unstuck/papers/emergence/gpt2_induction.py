@@ -22,7 +22,7 @@ from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
 from unstuck.forecast.runs import moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
-from unstuck.runner.cost import GPU_STEP
+from unstuck.runner.hardware import GPU_STEP
 
 SIZES = {
     "quick": {"layers": 2, "width": 32, "context": 32, "steps": 60, "every": 20},

@@ -31,7 +31,9 @@ def write_store(folder: Path) -> None:
     result = {"status": "emerged", "plateau_steps": 400.5, "threshold": 0.1, "crossings": {"0.1": 400.5}}
     result |= {"steps": 420, "final": {"test_loss": 0.09}, "seconds": 12.5, "resumed_from": 0}
     for seed in range(RUNS):
-        run = Store(folder).run((spec := build_spec(merge(read_source("regression"), {"seed": seed}))).run_id)
+        spec = build_spec(merge(read_source("regression"), {"seed": seed}))
+        run = Store(folder).run(spec.run_id)
+        run.path.mkdir(parents=True)
         run.write_spec(spec)
         run.write_status({"state": "finished", "step": 420, "result": result})
 

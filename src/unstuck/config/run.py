@@ -130,6 +130,8 @@ class RunSpec:
             "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device", "matmul")},
             "seed": self.seed,
         }
+        if self.train.device != "cpu":
+            what["draws"] = self.train.device  # at first all devices drew their batches on the CPU
         if TrainSpec.version > 1:
             what["loop"] = TrainSpec.version
         if self.schedule.name != "none":

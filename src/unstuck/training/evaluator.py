@@ -126,8 +126,7 @@ class Evaluator:
         mass = [attention_along(weights, link).tolist() for link in links.values()]  # (groups, heads)
         columns = {SPECIALISATION: specialisation(list(zip(*mass, strict=True)))}
         if hasattr(self.model, "value_matrices"):
-            truth = self.world["A"].to(self.device)
-            columns |= alignment_columns(alignment(self.model.value_matrices(), truth).tolist())
+            columns |= alignment_columns(alignment(self.model.value_matrices(), self.world["A"]).tolist())
         return columns
 
     def all(self, *, full: bool) -> tuple[dict[str, float], dict[str, float]]:

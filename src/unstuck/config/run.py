@@ -72,12 +72,16 @@ def _several(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
 class TrainSpec:
-    """How long and how carefully to train. None of it but `batch` and `threads` changes the dynamics."""
+    """How long and how carefully to train. Only `batch`, `threads`, `device` and `matmul` change the dynamics."""
 
     version: ClassVar[int] = 1  # of the training loop and its optimisers; raised when the numbers of a run change
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
     threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    #: Precision of products of float32 matrices, as in torch.set_float32_matmul_precision; high allows TF32 on a GPU.
+    matmul: Literal["highest", "high", "medium"] = "highest"
+    #: Steps between reads of the training loss, each of which makes a GPU wait; 0: 1 on a CPU, 20 on a GPU.
+    read_every: Annotated[int, Field(ge=0, le=10**6)] = 0
     gpu: Annotated[float, Field(gt=0, le=8)] = 1.0  # share of a GPU that a run on a cluster asks for
     max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
     #: Of the measure that decides emergence; none: run to the end.
@@ -132,9 +136,11 @@ class RunSpec:
             "task": [Path(self.task_name).name, _changed(self.task) | self._identity, code_version(type(self.task))],
             "model": [Path(self.model_name).name, _changed(self.model), *_later_version(type(self.model))],
             "optim": _changed(self.optim) | _file(self.optim.name),
-            "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device")},
+            "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device", "matmul")},
             "seed": self.seed,
         }
+        if self.train.device != "cpu":
+            what["draws"] = self.train.device  # at first all devices drew their batches on the CPU
         if TrainSpec.version > 1:
             what["loop"] = TrainSpec.version
         if self.schedule.name != "none":

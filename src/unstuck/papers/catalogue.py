@@ -14,11 +14,15 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 #: How near the runs of a figure's `cpu` profile are to the published ones: as published; as published where the
 #: authors' settings are known, the rest inferred; a smaller grid; not a figure of the papers.
 Setting = Literal["published", "inferred", "smaller grid", "ours"]
+
+#: How much of a figure is run: a few minutes, what a desktop does in days, the paper's own grid.
+Profile = Literal["quick", "cpu", "paper"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 @dataclass(frozen=True)

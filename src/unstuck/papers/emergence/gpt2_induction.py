@@ -25,7 +25,7 @@ from unstuck.forecast.runs import moments
 from unstuck.laws.induction import published_steps
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
-from unstuck.runner.cost import GPU_STEP
+from unstuck.runner.hardware import GPU_STEP
 
 TIER = 2
 PLAIN, REPEATING = "plain text", "half of it repeats itself"

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 from scipy import stats
 
 from unstuck.corpus.offer import offer
@@ -77,6 +78,8 @@ def draw(table: pd.DataFrame) -> Figure:
     ax.set(xlabel="equivalent burst of the text", ylabel=ALONE.axis, xscale="log")
     ax.margins(y=0.2)
     log_steps(ax, within=1000)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     legend_outside(picture, ax)
     return picture
 

@@ -7,7 +7,8 @@
     <!-- overview: forecast:brief -->     the same by another function of the figure's file
     <!-- overview: schedule/none|schedule --> only the rows that match; `costs` takes such a pattern too
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
-    <!-- verdicts: all -->                how many claims of all figures agree with the papers
+    <!-- verdicts: all -->                how many claims of all figures agree with the two papers, and how many of
+                                         other people's laws hold on text
     <!-- verdicts: papers -->             the same as a table, a row a paper
     <!-- catalogue: emergence -->         the figures of a paper, or `ours`, with links to their sections
     <!-- settings: all -->                how many figures have the published setting, and which are complete
@@ -127,10 +128,27 @@ def stored_verdicts(name: str) -> Counter[str]:
 def verdicts(form: str) -> str:
     if form.strip() == "papers":
         return verdicts_by_paper()
-    found = sum((stored_verdicts(path.stem) for path in sorted(RESULTS.glob("*.json"))), Counter())
-    return (
+    from unstuck.papers.catalogue import entries
+
+    on_text = {entry.name for entry in entries().values() if entry.on_text}
+    stored = {path.stem: stored_verdicts(path.stem) for path in sorted(RESULTS.glob("*.json"))}
+    found = sum((counts for name, counts in stored.items() if name not in on_text), Counter())
+    others = sum((counts for name, counts in stored.items() if name in on_text), Counter())
+    papers = (
         f"{found['agrees']} numbers agree with the papers', {found['differs']} differ, "
         f"{found['beside']} are shown beside the papers' without a verdict, and {found['new']} are new."
+    )
+    return f"{papers} {_laws_on_text(others, len(on_text & stored.keys()), len(on_text))}"
+
+
+def _laws_on_text(found: Counter[str], run: int, figures: int) -> str:
+    """A sentence on published laws that are tested on text, each exponent and event for itself."""
+    if not run:
+        return f"Published laws of when induction heads form on text are tested by {figures} more figures, not run yet."
+    return (
+        f"Published laws of when induction heads form were tested on text ({run} of {figures} figures run), by "
+        f"exponent and event: {found['agrees']} hold, {found['differs']} do not or hold with another exponent, "
+        f"{found['beside']} numbers stand beside without a verdict."
     )
 
 
@@ -139,15 +157,19 @@ PAPERS = {
     "emergence": "paper 1: Zucchet et al. 2025",
     "incremental": "paper 2: Yüksel et al. 2026",
     "ours": "our own figures",
+    "text": "our own figures: laws of others, on text",
 }
 
 
-def figures_of(paper: str) -> list[tuple[Any, str | None]]:
-    """The figures of a paper, or our own, each with what has been run of it."""
+def figures_of(*papers: str) -> list[tuple[Any, str | None]]:
+    """The figures of a paper (`emergence`, `incremental`), our own, or those on text, each with what has been run."""
     from unstuck.papers.catalogue import entries, is_available
     from unstuck.papers.state import stored_state
 
-    mine = [e for e in entries().values() if paper == ("ours" if e.ours else e.paper) and is_available(e.name)]
+    def kind(entry: Any) -> str:
+        return "text" if entry.on_text else "ours" if entry.ours else entry.paper
+
+    mine = [e for e in entries().values() if kind(e) in papers and is_available(e.name)]
     return [(e, stored_state(e.name, RESULTS)["state"]) for e in mine]
 
 
@@ -163,7 +185,8 @@ def verdicts_by_paper() -> str:
 
 def catalogue(paper: str) -> str:
     rows = []
-    for entry, state in figures_of(paper.strip()):
+    wanted = paper.strip()
+    for entry, state in figures_of(*(("ours", "text") if wanted == "ours" else (wanted,))):
         found = stored_verdicts(entry.name)
         said = ", ".join(f"{v} {found[v]}" for v in VERDICTS if found[v])
         rows.append([f"[{entry.name}](#{entry.name.lower()})", entry.shows, entry.setting, str(state), said or "–"])

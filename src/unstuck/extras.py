@@ -17,11 +17,13 @@ EXTRAS = {
 }
 
 
-def require(extra: str, what: str, *packages: str) -> None:
-    """Refuse with one sentence if `what` needs an extra, or some of its packages, that are not installed."""
+def require(extra: str, what: str, *packages: str, install: str | None = None) -> None:
+    """Refuse with one sentence if `what` needs an extra, or some of its packages, that are not installed. `install` is
+    the command for packages that no extra brings."""
     missing = [name for name in packages or EXTRAS[extra] if find_spec(name) is None]
     if missing:
-        raise InvalidCombination(f"{what} needs {', '.join(missing)}: pip install 'unstuck[{extra}]'")
+        command = install or f"pip install 'unstuck[{extra}]'"
+        raise InvalidCombination(f"{what} needs {', '.join(missing)}: {command}")
 
 
 def loaded_when_used(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:

@@ -17,6 +17,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Steps = Annotated[int, Field(ge=0, le=10**9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+#: Times the steps to emergence: how long a run waits for `train.until` at most. A run that needs longer is censored.
+LONGEST_WAIT = 2.0
 
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -86,10 +88,17 @@ class TrainSpec:
     thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (0.1,)
     after: Steps = 0  # steps to go on after the last threshold is crossed
     at_least: Steps = 0  # steps to do in any case, as far as max_steps allows
+    #: Of text: go on until this measure has reached the thresholds too, or twice as long. It decides nothing.
+    until: Literal["", "copy_advantage_in_text"] = ""
     maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
     predictions: bool = False  # keep what the model predicts at the end, for other runs to compare with
     compare: tuple[RunId, ...] = ()  # ids of runs in the same store with such predictions: KL to them in every row
     probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first
+
+    def last_step(self, emerged: float, *, until_reached: bool) -> float:
+        """The step at which a run ends that emerged at a step, unless `max_steps` ends it before."""
+        wait = LONGEST_WAIT * emerged if self.until and not until_reached else 0.0
+        return max(emerged + self.after, self.at_least, wait)
 
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
@@ -157,6 +166,7 @@ class RunSpec:
             max_steps=max(a.max_steps, b.max_steps),
             after=max(a.after, b.after),
             at_least=max(a.at_least, b.at_least),
+            until=a.until or b.until,
             thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
             maps=tuple(sorted({*a.maps, *b.maps})),
             predictions=a.predictions or b.predictions,

@@ -41,6 +41,11 @@ class Entry:
     def paper(self) -> str:
         return _paper(self.name)
 
+    @property
+    def on_text(self) -> bool:
+        """Does it test other people's laws, on text?"""
+        return self.name in _places() and _places()[self.name][0].startswith(f"{__package__}.text.")
+
 
 #: Figures that need a package which is not one of ours.
 PACKAGES = {"gpt2-induction": "transformers"}
@@ -67,7 +72,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("fit-halves forecast", "ours", _LAB),
     ("schedule", "ours", f"{_LAB} and recall"),
     ("context-at-equal-tokens text-law text-repetition text-layernorm", "ours", _TEXT),
-    ("text-fleet text-natural text-size", "ours", _TEXT),
+    ("text-fleet text-natural text-size text-corpora", "ours", _TEXT),
     ("gpt2-induction", "ours", "the package transformers"),
     ("fig13-split fig13-width", "ours", _LAB),
     ("no-residual", "ours", f"{_LAB} and recall"),

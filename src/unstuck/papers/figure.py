@@ -115,6 +115,20 @@ def is_trained(figure: Any) -> bool:
     return hasattr(figure, "runs")
 
 
+def in_one_go(figure: Any) -> bool:
+    """Is the figure trained by its own `data`, in a tier but without a store to go on from?"""
+    return hasattr(figure, "TIER") and not is_trained(figure)
+
+
+def is_outdated(result: dict[str, Any], figure: Any) -> bool:
+    """Was the result of a figure that is trained in one go made with other sizes or steps than it has now?"""
+    stated = result.get("spec", {})
+    return in_one_go(figure) and any(
+        stated.get(name, {}).get(result["profile"]) != getattr(figure, name)[result["profile"]]
+        for name in ("SIZES", "STEPS")
+    )
+
+
 def in_parts(figure: Any) -> bool:
     """May the figure be drawn before all its runs are finished? One that does not say so waits for all of them: a law
     of half a grid would mislead."""

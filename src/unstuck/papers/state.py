@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from .catalogue import is_available
 from .cost_table import cost_of
@@ -18,6 +19,14 @@ def stored_state(name: str, results: Path) -> dict[str, str | None]:
         return {"state": "not run", "run": None, "verdict": None}
     if result["profile"] == "quick":
         return {"state": "quick run only", "run": run, "verdict": None}
-    cost = cost_of(name, result["profile"]) if done is not None and is_available(name) else None
-    state = "complete" if cost is None or not cost.is_trained or done >= cost.runs else f"{done} of {cost.runs} runs"
-    return {"state": state, "run": run, "verdict": result.get("verdict")}
+    return {"state": _how_far(name, result, done), "run": run, "verdict": result.get("verdict")}
+
+
+def _how_far(name: str, result: dict[str, Any], done: int | None) -> str:
+    cost = cost_of(name, result["profile"]) if is_available(name) else None
+    if cost is None or not cost.is_trained:
+        return "complete"
+    if done is None:  # trained in one go, by the figure itself
+        stated = result.get("spec", {}).get("STEPS", {}).get(result["profile"], {})
+        return "complete" if sum(stated.values()) == cost.steps else "with an earlier budget"
+    return "complete" if done >= cost.runs else f"{done} of {cost.runs} runs"

@@ -15,6 +15,8 @@ from unstuck.tasks.text import Text
 
 from .hardware import GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE
 
+IN_TEXT = 1.25  # times the steps to emergence: when copying in text follows, by pilot runs
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -27,7 +29,8 @@ class Cost:
 
 
 def predicted_cost(spec: RunSpec) -> Cost:
-    steps = min(spec.train.max_steps, max(_plateau(spec) + spec.train.after, spec.train.at_least))
+    t, emerged = spec.train, _plateau(spec) * (IN_TEXT if spec.train.until else 1.0)
+    steps = min(t.max_steps, round(t.last_step(emerged, until_reached=True)))
     products = 3 * spec.train.batch * _multiplications(spec)  # of a step: forward, and twice that backward
     flops = 2 * products
     on_gpu = max(flops / (GPU_PEAK[spec.train.matmul] * GPU_SHARE), GPU_STEP)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.columns import (
+    COPY_IN_TEXT,
     EVALUATED,
     GRAD_NORM,
     TEST_LOSS,
@@ -76,6 +77,7 @@ class RunResult:
     resumed_from: int
     evaluation_share: float  # of the time
     curve: Curve = field(repr=False)
+    crossings_in_text: dict[str, float] | None = None  # of copying at the end of a text; None where it is not measured
 
 
 def _exploded(loss: float) -> bool:
@@ -120,6 +122,8 @@ class Run:
         self.data = stream(spec.seed, "data", self.device)
         self.evaluator = Evaluator(spec, self.model, world, self.device, references)
         self.tracker = tracker_of(spec)
+        #: Where copying decides: the same thresholds of copying at the end of a text, which are recorded beside.
+        self.in_text = tracker_of(spec) if self.task.decides == "copy_advantage" else None
         self.deciding = deciding_column(self.task.decides)  # the column that ends the plateau
         self.measured_in_training = self.task.decides == "accuracy"  # of a batch, beside its loss
         self.step, self.next_row = 0, 0
@@ -205,6 +209,8 @@ class Run:
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.tracker.evaluated(self.step, row[self.deciding], full=full)
+        if self.in_text is not None:
+            self.in_text.evaluated(self.step, row[COPY_IN_TEXT], full=full)
         self.next_row = next_measurement(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
         on_row(self)
@@ -219,8 +225,8 @@ class Run:
         on_step: Callable[["Run"], None] = lambda run: None,
         at_least: int = 0,
     ) -> RunResult:
-        """Train until emergence (and `train.after` steps more, and `at_least` so many in all), until `train.max_steps`,
-        divergence, or `stop()`."""
+        """Train until emergence (and `train.after` steps more, `at_least` so many in all, and until `train.until` is
+        reached), until `train.max_steps`, divergence, or `stop()`."""
         at_least = max(at_least, self.spec.train.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
@@ -255,8 +261,10 @@ class Run:
         t, crossing, last = self.spec.train, self.tracker.last_crossing, self.rows[-1]
         if self.step and last["step"] == self.step and _exploded(last[TEST_LOSS]):
             return "diverged"
-        if crossing is not None and self.step >= max(crossing + t.after, at_least):
-            return "emerged"
+        if crossing is not None:
+            reached = self.in_text is not None and self.in_text.last_crossing is not None
+            if self.step >= max(t.last_step(crossing, until_reached=reached), at_least):
+                return "emerged"
         if self.step >= t.max_steps:
             return ("censored" if crossing is None else "emerged") if t.thresholds else "finished"
         return "stopped" if stop() else None
@@ -269,6 +277,7 @@ class Run:
             plateau_steps=plateau,
             threshold=thresholds[-1] if thresholds else None,
             crossings=dict(self.tracker.crossings),
+            crossings_in_text=None if self.in_text is None else dict(self.in_text.crossings),
             watched=list(thresholds),
             steps=self.step,
             final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
@@ -346,5 +355,8 @@ class Run:
         self.step, self.next_row = c.step, c.next_row
         self.unread = [(loss, measure) for loss, measure in c.unread]
         self.rows = [renamed_row(row, "run") for row in c.rows]
+        if self.in_text is not None:
+            for row in self.rows:
+                self.in_text.evaluated(int(row["step"]), row[COPY_IN_TEXT], full=True)
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

@@ -17,7 +17,7 @@ help:
 	@echo "make test-all     the slow tests too"
 	@echo "make test-lowest  use the package with the lowest versions that pyproject.toml allows, in an environment of its own"
 	@echo "make lint         ruff, mypy and the order of imports"
-	@echo "make bench        speed, as ratios against plain implementations"
+	@echo "make bench        speed, as ratios against plain implementations; fails where an aim is missed"
 	@echo "make runs         train the next unfinished runs in the background for MINUTES ($(MINUTES)), those of FIRST='figure or run id ...' first: from a worktree of HEAD in RUNS ($(RUNS)), into STORE ($(STORE))"
 	@echo "make stop-runs    stop them; each goes on from its checkpoint at the next 'make runs'"
 	@echo "make results      archive finished runs of STORE in results/store; rewrite tables, pictures, the docs' tables and results/TODO.md"
@@ -62,8 +62,9 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/run.stamp
-	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || missed=1; done; exit $$missed
+bench: .venv/dev.stamp
+	@missed=; for file in benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || missed="$$missed $$file"; done; \
+	if [ -n "$$missed" ]; then echo "an aim is missed in$$missed"; exit 1; fi
 
 runs: .venv/run.stamp
 	bash tools/runs.sh start "$(RUNS)" "$(STORE)" $(MINUTES) $(FIRST)

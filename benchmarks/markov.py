@@ -3,10 +3,11 @@ model, against what a competent user writes.
 
 The baselines: a loop over tokens that computes one next-token law at a time with NumPy; a module with one-hot inputs,
 one linear layer a head and matrix, all positions; the published full model in nn.TransformerEncoderLayer over all
-positions.
+positions. The exit code is 1 where an aim is missed.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -125,7 +126,7 @@ def _time(job: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def sampling() -> None:
+def sampling() -> bool:
     task = Markov(span=4, scored=TOKENS - 12, sequences=0)
     world = task.world(stream(0, "world"))
     A, rng, few = world["A"].numpy(), np.random.default_rng(0), SEQUENCES // 20
@@ -137,9 +138,10 @@ def sampling() -> None:
         f"{SEQUENCES:,} chains of {TOKENS} tokens: token by token {loop:.1f} s ({SEQUENCES / loop:.0f} a second, timed "
         f"on {few}), ours {ours:.2f} s, ratio {loop / ours:.0f} (aim {AIM_SAMPLING})"
     )
+    return loop / ours >= AIM_SAMPLING
 
 
-def steps(spec_name: str, plain: Callable[[Markov], nn.Module], aim: float) -> None:
+def steps(spec_name: str, plain: Callable[[Markov], nn.Module], aim: float) -> bool:
     run = Run(load_spec(spec_name, []))
     task, optim = run.task, run.spec.optim
     assert isinstance(task, Markov)
@@ -152,6 +154,7 @@ def steps(spec_name: str, plain: Callable[[Markov], nn.Module], aim: float) -> N
         f"{spec_name}: plain {a:.2f} s a step, ours {b:.2f} s in the same process, ratio {a / b:.2f} (aim {aim}); in a "
         f"process that keeps freed memory, as a sweep's workers do, {c:.2f} s, ratio {a / c:.2f}"
     )
+    return a / b >= aim
 
 
 def our_step(spec_name: str) -> float:
@@ -164,6 +167,9 @@ def our_step(spec_name: str) -> float:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sampling()
-    steps("markov-minimal", lambda task: PlainMinimal(task.d, task.T, 3), AIM_MINIMAL)
-    steps("markov-full", lambda task: PlainFull(task.d, task.T), AIM_FULL)
+    met = [
+        sampling(),
+        steps("markov-minimal", lambda task: PlainMinimal(task.d, task.T, 3), AIM_MINIMAL),
+        steps("markov-full", lambda task: PlainFull(task.d, task.T), AIM_FULL),
+    ]
+    sys.exit(0 if all(met) else 1)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.special import erf, erfinv
 
 from refusals import names, refused, refused_command, warned
@@ -820,3 +821,15 @@ def test_a_run_older_than_a_setting_has_its_default():
     table = pd.DataFrame([old, {**old, "embedding": "linear"}, {**old, "embedding": "normal"}])
     assert prior.runs_alike(table, {**mine, "embedding": "linear"}, "d + T/B").index.tolist() == [0, 1]
     assert prior.runs_alike(table, {**mine, "embedding": "normal"}, "d + T/B").index.tolist() == [2]
+
+
+@given(st.floats(-20, 20), st.floats(0.01, 3), st.floats(-20, 20), st.floats(0.01, 0.9999))
+def test_estimates_are_those_of_the_normal_distribution(mean, spread, log_now, level):
+    """Against SciPy, which takes longer to import than a forecast takes."""
+    found = Estimate(mean, spread)
+    passed = stats.norm.cdf(log_now, mean, spread)
+    assert found.passed(log_now) == pytest.approx(passed, rel=1e-12, abs=1e-300)
+    if passed < 0.9:
+        tails = [passed + (1 - passed) * q for q in (0.5 - level / 2, 0.5 + level / 2)]
+        expected = np.exp(stats.norm.ppf(tails, mean, spread))
+        assert StepDistribution(found, log_now).interval(level) == pytest.approx(tuple(expected), rel=1e-9)

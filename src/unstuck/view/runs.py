@@ -3,24 +3,29 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from rich.markup import escape
 
 from unstuck.view.columns import telling_columns
-from unstuck.view.console import console, duration, new_table, print_rows, shown
+from unstuck.view.console import console, duration, new_table, shown
+from unstuck.view.plain_table import one_line, print_table
 
 
 def explain_runs(table: pd.DataFrame, directory: Path) -> None:
     if table.empty:
-        console().print(f"no runs in {directory}; start one: unstuck train regression --out {directory}")
+        print(one_line(f"no runs in {directory}; start one: unstuck train regression --out {directory}"))
         return
-    columns = telling_columns(table)
-    view = new_table(*columns, whole=len(columns))
-    for row in table[columns].itertuples(index=False):
-        view.add_row(*(escape(shown(v, 5)) for v in row))
-    print_rows(view)
+    print_table({name: _texts(table[name]) for name in telling_columns(table)})
     counts = table["status"].value_counts()
-    console().print("\n" + ", ".join(f"{n} {status}" for status, n in counts.items()))
+    print("\n" + one_line(", ".join(f"{n} {status}" for status, n in counts.items())))
+
+
+def _texts(values: pd.Series) -> list[str]:
+    """The cells of a column; of numbers and texts each distinct one is written once."""
+    if values.dtype == object:
+        return [shown(value, 5) for value in values.tolist()]
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    return np.array([shown(value, 5) for value in distinct.tolist()], dtype=object)[codes].tolist()
 
 
 def explain_run_costs(rows: list[dict[str, Any]], hours: float) -> None:

@@ -167,5 +167,5 @@ def entry() -> None:
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops as Ctrl-C does
     code = main()
-    gc.freeze()  # what is left ends with the process: a last collection would go through all modules for nothing (0.2 s)
+    gc.freeze()  # all ends with the process: a last collection would go through every module for nothing (0.2 s)
     sys.exit(code)

@@ -5,10 +5,9 @@ that compares the signatures of these files with those at the time of reading. R
 processes in the user's cache directory (`index_file.py`).
 """
 
-import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from unstuck.store.archive import ARCHIVE, archived_runs, is_whole, shard_versions
 from unstuck.store.cells import Cells
-from unstuck.store.index_file import NO_ROWS, Rows, read_index, write_index
+from unstuck.store.index_file import Rows, read_index, write_index
 from unstuck.store.run_directory import RunDirectory
 from unstuck.store.scan import MISSING, NO_FILES, Signature, scan
 
@@ -56,34 +55,24 @@ NO_RUNS = RunTable(Cells.of([]), [], 0, np.array([], np.int64), [], frozenset())
 
 @dataclass
 class RunIndex:
-    """The runs of a directory. `look` may be called by several threads: while one of them looks, the others get what
-    was found before. Without `links`, run directories that are links are left out."""
+    """The runs of a directory; one thread at a time may `look`. Without `links`, linked directories are left out."""
 
     root: Path
     links: bool = True
     _rows: Rows | None = None
     _table: RunTable = NO_RUNS
     _unwritten: int = 0
-    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> RunTable:
         """The runs as they are now; the same object as before if nothing has changed."""
-        if self._looking.acquire(blocking=self._table is NO_RUNS):
-            try:
-                self._table = self._look()
-            finally:
-                self._looking.release()
-        return self._table
-
-    def _look(self) -> RunTable:
         before = read_index(self.root) if self._rows is None else self._rows
         rows, new = self._read(before)
         self._unwritten += len(new)
         if self._unwritten > max(LEAST_NEW, SHARE_NEW * len(rows.names)):
             self._write(rows)
-        gone = set(self._table.names).difference(rows.names) if new or len(rows.names) != len(before.names) else set()
-        self._rows = rows
-        return self._next_table(rows, new, gone)
+        gone = set(self._table.names).difference(rows.names) if rows is not before else set()
+        self._rows, self._table = rows, self._next_table(rows, new, gone)
+        return self._table
 
     def _read(self, before: Rows) -> tuple[Rows, set[str]]:
         """The rows of all runs, and the names of those that had to be read."""
@@ -134,9 +123,8 @@ class RunIndex:
             cells = cells.assign("status", status.replace('"running"', '"interrupted"', np.array(places)))
         version = last.version + 1
         removed = [*last.removed, *((version, name) for name in sorted(gone))][-REMEMBERED:]
-        return RunTable(
-            cells, list(rows.names), version, _stamps(last, rows.names, changed, version), removed, interrupted
-        )
+        stamps = _stamps(last, rows.names, changed, version)
+        return RunTable(cells, list(rows.names), version, stamps, removed, interrupted)
 
 
 def _stamps(last: RunTable, names: Iterable[str], changed: set[str], version: int) -> NDArray[np.int64]:

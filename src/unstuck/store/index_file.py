@@ -1,8 +1,8 @@
-"""The rows of a store's runs in a file of the user's cache directory, so that the next process need not read them again.
+"""The rows of a store's runs in the user's cache directory, so that the next process need not read them again.
 
-One Parquet file a store: a row a run, its cells as JSON texts (`cells.py`), and the signatures of the files that the row
-was read from (`scan.py`). It is never in the store, which may be another's; a store cannot bring an index of its own.
-The file is replaced whole, so that of two writers the last one wins; both are right, since a row counts only while its
+One Parquet file a store: a row a run, its cells as JSON texts (`cells.py`), and the signatures of the files that the
+row was read from (`scan.py`). It is never in the store, which may be another's; nor can a store bring an index. The
+file is replaced whole, so that of two writers the last one wins; both are right, since a row counts only while its
 signatures do. One that is damaged, of other code or of another store is passed over and written anew.
 """
 

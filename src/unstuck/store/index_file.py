@@ -1,9 +1,10 @@
 """The rows of a store's runs in the user's cache directory, so that the next process need not read them again.
 
-One Parquet file a store: a row a run, its cells as JSON texts (`cells.py`), and the signatures of the files that the
-row was read from (`scan.py`). It is never in the store, which may be another's; nor can a store bring an index. The
-file is replaced whole, so that of two writers the last one wins; both are right, since a row counts only while its
-signatures do. One that is damaged, of other code or of another store is passed over and written anew.
+One Parquet file a store, with its SHA-256 at the end: a row a run, its cells as JSON texts (`cells.py`), and the
+signatures of the files that the row was read from (`scan.py`). It is never in the store, which may be another's; nor
+can a store bring an index. The file is replaced whole, so that of two writers the last one wins; both are right, since
+a row counts only while its signatures do. A file that is damaged, of other code or of another store is passed over and
+written anew.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unstuck.config import plain_yaml
-from unstuck.files import PARTIAL, replace_file
+from unstuck.files import PARTIAL, write_bytes
 from unstuck.store.cells import Cells, Column
 from unstuck.store.reading import is_own_file
 from unstuck.store.scan import NO_FILES, Signature
@@ -31,6 +32,7 @@ from unstuck.store.scan import NO_FILES, Signature
 MOST_FILES = 64  # indexes that are kept, those written last; one has some 100 bytes a run
 MOST_COLUMNS = 2000  # of an index: a store of stranger ones is read anew each time
 ABANDONED = 86_400  # seconds after which a partial file has no writer any more
+DIGEST = 32  # bytes
 ENDING = ".runs.parquet"
 HEADER = b"unstuck"  # the key of what is said about all rows
 CELL = ":"  # before the names of columns that hold cells
@@ -87,13 +89,20 @@ def write_index(root: Path, rows: Rows) -> None:
         return
     with contextlib.suppress(OSError, KeyError, RuntimeError, UnicodeError, pa.ArrowException):
         path, table = index_path(root), _as_table(rows, root)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        content = sink.getvalue().to_pybytes()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, lambda partial: pq.write_table(table, partial, compression="zstd", write_page_checksum=True))
+        write_bytes(path, content + hashlib.sha256(content).digest())
         _remove_old(path.parent)
 
 
 def _read(path: Path, root: Path) -> Rows:
-    table = pq.ParquetFile(path, page_checksum_verification=True).read().unify_dictionaries().combine_chunks()
+    content = memoryview(path.read_bytes())
+    content, digest = content[:-DIGEST], content[-DIGEST:]
+    if hashlib.sha256(content).digest() != digest:
+        return NO_ROWS
+    table = pq.ParquetFile(pa.BufferReader(content)).read().unify_dictionaries().combine_chunks()
     header = json.loads(table.schema.metadata[HEADER])
     if header["code"] != _code() or header["root"] != os.path.realpath(root):
         return NO_ROWS

@@ -102,7 +102,7 @@ def _read(path: Path, root: Path) -> Rows:
     content, digest = content[:-DIGEST], content[-DIGEST:]
     if hashlib.sha256(content).digest() != digest:
         return NO_ROWS
-    table = pq.ParquetFile(pa.BufferReader(content)).read().unify_dictionaries().combine_chunks()
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False).unify_dictionaries().combine_chunks()
     header = json.loads(table.schema.metadata[HEADER])
     if header["code"] != _code() or header["root"] != os.path.realpath(root):
         return NO_ROWS

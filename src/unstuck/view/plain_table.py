@@ -3,8 +3,8 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-
-from rich.cells import cell_len
+from typing import Any
+from unicodedata import combining, east_asian_width
 
 GAP = "  "  # between columns
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
@@ -39,7 +39,7 @@ def _padded(texts: list[str]) -> list[str]:
     if whole.isascii():
         width = max(map(len, texts))
         return [text.ljust(width) for text in texts]
-    wide = {text: cell_len(text) for text in set(texts)}
+    wide = {text: _width(text) for text in set(texts)}
     width = max(wide.values())
     return [text + " " * (width - wide[text]) for text in texts]
 
@@ -48,7 +48,21 @@ def _fitting(padded: Mapping[str, list[str]], width: int) -> int:
     """How many columns fit into a line; the first one is always shown."""
     used = -len(GAP)
     for place, cells in enumerate(padded.values()):
-        used += len(GAP) + cell_len(cells[0])
+        used += len(GAP) + _width(cells[0])
         if used > width and place:
             return place
     return len(padded)
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that a line of text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def shown(value: Any, digits: int = 4) -> str:
+    """A value as text; a dash for a missing one."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -1,9 +1,9 @@
 """What a large store costs: `unstuck runs` and the dashboard's first page, beside a plain loop that reads every run.
 
-CPU seconds, for 20,000 made-up runs; `--large` takes 100,000 (2 minutes of CPU time). The loop reads a sample and is scaled up. The
-index is written by a first, untimed `unstuck runs`, as in practice by whoever looks at the store first; a change of one
-run then costs one run more. The cache directory is a temporary one. Where `import numpy, pandas` takes more CPU time
-than on the machine that the aims are for, since others use it too, the aims grow in proportion.
+CPU seconds, for 20,000 made-up runs; `--large` takes 100,000 (2 minutes of CPU time). The loop reads a sample and is
+scaled up. The index is written by a first, untimed `unstuck runs`, as in practice by whoever looks at the store first.
+The cache directory is a temporary one. Where `import numpy, pandas` takes more CPU time than on the machine that the
+aims are for, since others use it too, the aims grow in proportion.
 """
 
 import json

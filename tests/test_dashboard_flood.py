@@ -214,7 +214,7 @@ def flood(store: Path, odd: int, at_once: int, threads: int) -> dict[str, object
                 f"/api/runs?since={version}",
                 "/api/curve?run=" + "0" * 16,
                 "/",
-                "/api/law?formula=d%2BT",
+                "/api/law?formula=d%2BT&where=task%3Dsingle_location",
             ]
             with httpx.Client(base_url=served.address, timeout=PATIENCE * 5) as client:
                 return client.get(path[i % len(path)]).status_code

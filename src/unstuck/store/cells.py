@@ -96,6 +96,11 @@ class Cells:
         columns = {name: whole(self, name).join(whole(other, name)) for name in {**self.columns, **other.columns}}
         return Cells(self.keys.join(other.keys), columns)
 
+    def row(self, place: int) -> dict[str, str]:
+        """The values of a row, as JSON."""
+        codes = ((name, column, int(column.codes[place])) for name, column in self.columns.items())
+        return {name: column.texts[code] for name, column, code in codes if code >= 0}
+
     def assign(self, name: str, column: Column) -> "Cells":
         return Cells(self.keys, {**self.columns, name: column})
 

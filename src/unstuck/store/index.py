@@ -66,16 +66,15 @@ class RunIndex:
     def look(self) -> RunTable:
         """The runs as they are now; the same object as before if nothing has changed."""
         before = read_index(self.root) if self._rows is None else self._rows
-        rows, new = self._read(before)
-        self._unwritten += len(new)
+        rows, changed = self._read(before)
         if self._unwritten > max(LEAST_NEW, SHARE_NEW * len(rows.names)):
             self._write(rows)
         gone = set(self._table.names).difference(rows.names) if rows is not before else set()
-        self._rows, self._table = rows, self._next_table(rows, new, gone)
+        self._rows, self._table = rows, self._next_table(rows, changed, gone)
         return self._table
 
     def _read(self, before: Rows) -> tuple[Rows, set[str]]:
-        """The rows of all runs, and the names of those that had to be read."""
+        """The rows of all runs, and the names of those that are others than before."""
         now = time.time_ns()
         live, archive = scan(self.root, links=self.links), self.root / ARCHIVE
         shards = [[Path(name).name, *version] for name, version in shard_versions(archive)]
@@ -92,12 +91,21 @@ class RunIndex:
             return before, set()
         unread = sorted(signatures.keys() - {before.names[i] for i in kept})
         read = [(name, row) for name in unread if (row := RunDirectory(self.root / name).recorded_row()) is not None]
+        new = Cells.of([row for _, row in read])
+        places = {name: i for i, name in enumerate(before.names)}
+        different = {
+            name
+            for i, (name, _) in enumerate(read)
+            if name not in places or new.row(i) != before.cells.row(places[name])
+        }
+
         names = [*(before.names[i] for i in kept), *(name for name, _ in read)]
         order = sorted(range(len(names)), key=names.__getitem__)
-        cells = before.cells.select(np.array(kept, np.int64)).join(Cells.of([row for _, row in read]))
+        cells = before.cells.select(np.array(kept, np.int64)).join(new).select(np.array(order, np.int64))
         names = [names[i] for i in order]
-        settled = [_settled(signatures[name], now) for name in names]
-        return Rows(names, settled, archived, shards, cells.select(np.array(order, np.int64))), set(unread)
+        settled = {name: _settled(signatures[name], now) for name in names}
+        self._unwritten += sum(settled[name] != UNKNOWN for name, _ in read)
+        return Rows(names, list(settled.values()), archived, shards, cells), different
 
     def _write(self, rows: Rows) -> None:
         """Keep those rows that count the next time."""
@@ -109,13 +117,13 @@ class RunIndex:
         write_index(self.root, Rows(names, signatures, archived, shards, rows.cells.select(places)))
         self._unwritten = 0
 
-    def _next_table(self, rows: Rows, new: set[str], gone: set[str]) -> RunTable:
+    def _next_table(self, rows: Rows, different: set[str], gone: set[str]) -> RunTable:
         last = self._table
         status = rows.cells.columns.get("status")
         running = [] if status is None else status.rows_with('"running"').tolist()
         places = [i for i in running if not RunDirectory(self.root / rows.names[i]).is_locked()]
         interrupted = frozenset(rows.names[i] for i in places)
-        changed = new | (interrupted ^ last.interrupted)
+        changed = different | (interrupted ^ last.interrupted)
         if last is not NO_RUNS and not changed and not gone:
             return last
         cells = rows.cells

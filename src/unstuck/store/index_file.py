@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unstuck.config import plain_yaml
 from unstuck.files import PARTIAL, write_bytes
 from unstuck.store.cells import Cells, Column
 from unstuck.store.reading import is_own_file
@@ -139,7 +138,8 @@ def _column(column: pa.ChunkedArray) -> Column:
 @cache
 def _code() -> str:
     """A hash of the code that makes rows of files: other code may make others."""
-    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(plain_yaml.__file__)]
+    store = Path(__file__).parent
+    files = [*sorted(store.glob("*.py")), store.parent / "config" / "plain_yaml.py"]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,9 @@ from hypothesis import strategies as st
 from refusals import warned
 from stores import a_store
 from unstuck.cli import main
+from unstuck.store import archive
 from unstuck.store import index as index_module
+from unstuck.store.archive import SCHEMA
 from unstuck.store.cells import Cells
 from unstuck.store.index import LEAST_NEW, RunIndex
 from unstuck.store.index_file import MOST_FILES, NO_ROWS, cache_directory, index_path, read_index, write_index
@@ -256,6 +260,33 @@ def test_archived_runs_are_in_the_index(store, read):
     assert_same(store)
 
 
+def test_an_archived_run_stays_when_its_directory_goes(store, monkeypatch):
+    """Also if the directory was written just now, so that its row was not kept in the index."""
+    directories = [run.path for run in Store(store)]
+    archive_runs(directories, Store(store).archive)
+    for directory in directories[1:]:
+        remove(RunDirectory(directory))
+    monkeypatch.setattr(index_module, "SETTLED", 10**12)
+    Store(store).table()
+    assert directories[0].name not in read_index(store).names
+    remove(RunDirectory(directories[0]))
+    assert len(Store(store).table()) == RUNS
+    assert_same(store)
+
+
+def test_a_damaged_row_of_a_shard_is_named_each_time(store):
+    archive_runs([run.path for run in Store(store)], Store(store).archive)
+    for directory in list(Store(store)):
+        remove(directory)
+    shard = next(Store(store).archive.glob("*.runs.parquet"))
+    rows = pq.read_table(shard).to_pylist()
+    rows[7]["status"] = "{"
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), shard)
+    for _ in range(2):
+        with warned(Damaged, rows[7]["run_id"]):
+            assert len(Store(store).table()) == RUNS - 1
+
+
 def test_a_damaged_shard_is_named_each_time(store):
     directories = [run.path for run in Store(store)]
     archive_runs(directories, Store(store).archive)
@@ -263,8 +294,6 @@ def test_a_damaged_shard_is_named_each_time(store):
         remove(RunDirectory(directory))
     (Store(store).archive / "other-0123456789ab.runs.parquet").write_bytes(b"PAR1")
     for _ in range(2):
-        from unstuck.store import archive
-
         archive._KNOWN.clear()  # as in a new process
         archive.read_shard.cache_clear()
         with warned(Damaged, "other-0123456789ab.runs.parquet"):

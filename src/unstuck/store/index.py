@@ -111,10 +111,8 @@ class RunIndex:
         """Keep those rows that count the next time."""
         places = np.array([i for i, signature in enumerate(rows.signatures) if signature != UNKNOWN], np.int64)
         shards = rows.shards if is_whole(self.root / ARCHIVE) else None  # else the warning would come once only
-        names = [rows.names[i] for i in places]
-        archived = rows.archived.intersection(names)
-        signatures = [rows.signatures[i] for i in places]
-        write_index(self.root, Rows(names, signatures, archived, shards, rows.cells.select(places)))
+        names, signatures = ([column[i] for i in places] for column in (rows.names, rows.signatures))
+        write_index(self.root, Rows(names, signatures, rows.archived, shards, rows.cells.select(places)))
         self._unwritten = 0
 
     def _next_table(self, rows: Rows, different: set[str], gone: set[str]) -> RunTable:

@@ -109,12 +109,14 @@ def _read(path: Path, root: Path) -> Rows:
     columns = {name.removeprefix(CELL): column for name, column in cells.items()}
     names = columns["run_id"].array().tolist()
     signatures = zip(*(table[name].to_numpy().tolist() for name in SIGNATURE), strict=True)
-    archived = frozenset(name for name, there in zip(names, table[ARCHIVED].to_numpy(), strict=True) if there)
+    there = zip(names, table[ARCHIVED].to_numpy(), strict=True)
+    archived = frozenset([*header["unread"], *(name for name, archived in there if archived)])
     return Rows(names, list(signatures), archived, header["shards"], Cells(_column(table[KEYS]), columns))
 
 
 def _as_table(rows: Rows, root: Path) -> pa.Table:
-    header = {"code": _code(), "root": os.path.realpath(root), "shards": rows.shards}
+    unread = sorted(rows.archived.difference(rows.names))  # archived runs without a row: damaged, or changed just now
+    header = {"code": _code(), "root": os.path.realpath(root), "shards": rows.shards, "unread": unread}
     signatures = np.array(rows.signatures, np.int64).reshape(len(rows.names), len(SIGNATURE)).T
     columns: Mapping[str, Any] = {
         ARCHIVED: [name in rows.archived for name in rows.names],

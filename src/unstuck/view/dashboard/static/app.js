@@ -62,7 +62,13 @@ function showTable() {
 
 // Bring the table up to date: all rows at first, page by page, then those that have changed. True if it is another one.
 const sameColumns = (answer) => answer.columns.length === table.columns.length && answer.columns.every((c, i) => c === table.columns[i]);
-async function update(show) {
+let updating = null; // one at a time: a change must not come between two pages
+function update(show) {
+  updating = updating || load(show).finally(() => { updating = null; });
+  return updating;
+}
+
+async function load(show) {
   let answer = await ask("/api/runs", table.version ? { since: table.version } : {});
   if (!answer.first && !sameColumns(answer)) answer = await ask("/api/runs", {});
   const was = table.version, before = table.running.length;

@@ -276,15 +276,19 @@ def test_what_figures_cost(capsys):
     assert main(["figures", "--cost", "--profile", "paper", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     rows = {row["figure"]: row for row in answer["figures"]}
-    steps = operations = 0
+    steps = operations = gpu = 0
     for run in load("fig11").runs("paper"):
         T, d = run.spec.task.T, run.spec.task.d
         n = min(run.spec.train.max_steps, round(1.1 * 0.76 * d**1.29 * T**0.8) + run.spec.train.after)
         block = 4 * 256 * 256 + 2 * 4 * 256 * 256
         steps += n
-        operations += n * 6 * 32 * (T * (block + 2 * T * 256) + block + 2 * T * 4 * 256)
+        a_step = 6 * 32 * (T * (block + 2 * T * 256) + block + 2 * T * 4 * 256)
+        operations += n * a_step
+        gpu += n * max(a_step / (0.3 * 19.5e12), 3e-3)  # float32 of an A100, or launching kernels
     assert rows["fig11"]["steps"] == steps
     assert rows["fig11"]["flops"] == pytest.approx(operations, rel=1e-6)
-    assert rows["fig11"]["gpu_hours"] == pytest.approx(steps * 3e-3 / 3600, rel=1e-6)
+    assert rows["fig11"]["gpu_hours"] == pytest.approx(gpu / 3600, rel=1e-6)
+    trained = [row for row in answer["figures"] if row["flops"]]
+    assert max(row["flops"] / (3600 * row["gpu_hours"]) for row in trained) < 19.5e12
     assert main(["figures", "--cost", "--profile", "quick"]) == 0
     assert "NVIDIA A100" in " ".join(capsys.readouterr().out.split())

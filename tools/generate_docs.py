@@ -7,7 +7,8 @@
     <!-- overview: forecast:brief -->     the same by another function of the figure's file
     <!-- overview: schedule/none|schedule --> only the rows that match; `costs` takes such a pattern too
     <!-- table: fit-grids figure,grid --> chosen columns of results/NAME.csv
-    <!-- verdicts: all -->                how many claims of all figures agree with the papers
+    <!-- verdicts: all -->                how many claims of all figures agree with the two papers, and how many of
+                                         other people's laws hold on text
     <!-- verdicts: papers -->             the same as a table, a row a paper
     <!-- catalogue: emergence -->         the figures of a paper, or `ours`, with links to their sections
     <!-- settings: all -->                how many figures have the published setting, and which are complete
@@ -17,7 +18,8 @@
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
-`--check` writes nothing and fails if a file is not up to date.
+It also writes src/unstuck/papers/costs.csv, what all figures cost. `--check` writes nothing and fails if a file is not
+up to date.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ import re
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +95,13 @@ def figure(form: str) -> str:
 def settings(_: str) -> str:
     """The papers' figures by setting; complete where all runs of the profile are in."""
     from unstuck.papers.catalogue import entries
-    from unstuck.papers.figure import load, stored_state
+    from unstuck.papers.state import stored_state
 
     rows, words = [], {"published": "as published", "inferred": "as published, partly inferred"}
     papers = [entry for entry in entries().values() if not entry.ours]
     for setting in ("published", "inferred", "smaller grid"):
         mine = [entry for entry in papers if entry.setting == setting]
-        states = [stored_state(RESULTS / f"{entry.name}.json", load(entry.name))["state"] for entry in mine]
+        states = [stored_state(entry.name, RESULTS)["state"] for entry in mine]
         done = [state for state in states if state == "complete"]
         rows.append([words.get(setting, setting), str(len(mine)), str(len(done))])
     total = ["all", str(len(papers)), str(sum(int(row[2]) for row in rows))]
@@ -125,10 +128,27 @@ def stored_verdicts(name: str) -> Counter[str]:
 def verdicts(form: str) -> str:
     if form.strip() == "papers":
         return verdicts_by_paper()
-    found = sum((stored_verdicts(path.stem) for path in sorted(RESULTS.glob("*.json"))), Counter())
-    return (
+    from unstuck.papers.catalogue import entries
+
+    on_text = {entry.name for entry in entries().values() if entry.on_text}
+    stored = {path.stem: stored_verdicts(path.stem) for path in sorted(RESULTS.glob("*.json"))}
+    found = sum((counts for name, counts in stored.items() if name not in on_text), Counter())
+    others = sum((counts for name, counts in stored.items() if name in on_text), Counter())
+    papers = (
         f"{found['agrees']} numbers agree with the papers', {found['differs']} differ, "
         f"{found['beside']} are shown beside the papers' without a verdict, and {found['new']} are new."
+    )
+    return f"{papers} {_laws_on_text(others, len(on_text & stored.keys()), len(on_text))}"
+
+
+def _laws_on_text(found: Counter[str], run: int, figures: int) -> str:
+    """A sentence on published laws that are tested on text, each exponent and event for itself."""
+    if not run:
+        return f"Published laws of when induction heads form on text are tested by {figures} more figures, not run yet."
+    return (
+        f"Published laws of when induction heads form were tested on text ({run} of {figures} figures run), by "
+        f"exponent and event: {found['agrees']} hold, {found['differs']} do not or hold with another exponent, "
+        f"{found['beside']} numbers stand beside without a verdict."
     )
 
 
@@ -137,16 +157,20 @@ PAPERS = {
     "emergence": "paper 1: Zucchet et al. 2025",
     "incremental": "paper 2: Yüksel et al. 2026",
     "ours": "our own figures",
+    "text": "our own figures: laws of others, on text",
 }
 
 
-def figures_of(paper: str) -> list[tuple[Any, str | None]]:
-    """The figures of a paper, or our own, each with what has been run of it."""
+def figures_of(*papers: str) -> list[tuple[Any, str | None]]:
+    """The figures of a paper (`emergence`, `incremental`), our own, or those on text, each with what has been run."""
     from unstuck.papers.catalogue import entries, is_available
-    from unstuck.papers.figure import load, stored_state
+    from unstuck.papers.state import stored_state
 
-    mine = [e for e in entries().values() if paper == ("ours" if e.ours else e.paper) and is_available(e.name)]
-    return [(e, stored_state(RESULTS / f"{e.name}.json", load(e.name))["state"]) for e in mine]
+    def kind(entry: Any) -> str:
+        return "text" if entry.on_text else "ours" if entry.ours else entry.paper
+
+    mine = [e for e in entries().values() if kind(e) in papers and is_available(e.name)]
+    return [(e, stored_state(e.name, RESULTS)["state"]) for e in mine]
 
 
 def verdicts_by_paper() -> str:
@@ -161,7 +185,8 @@ def verdicts_by_paper() -> str:
 
 def catalogue(paper: str) -> str:
     rows = []
-    for entry, state in figures_of(paper.strip()):
+    wanted = paper.strip()
+    for entry, state in figures_of(*(("ours", "text") if wanted == "ours" else (wanted,))):
         found = stored_verdicts(entry.name)
         said = ", ".join(f"{v} {found[v]}" for v in VERDICTS if found[v])
         rows.append([f"[{entry.name}](#{entry.name.lower()})", entry.shows, entry.setting, str(state), said or "–"])
@@ -208,18 +233,27 @@ def output(command: str) -> str:
     return f"```console\n$ unstuck {command}\n{printed.getvalue().strip()}\n```"
 
 
-def costs(profile: str) -> str:
-    from unstuck.papers.costs import assumptions, figure_costs
+def costs(words: str) -> str:
+    from unstuck.papers.cost_table import stored_costs
+    from unstuck.runner.hardware import assumptions
 
     rows: list[list[str]] = []
-    profile, _, pattern = profile.strip().partition("/")
-    for row in figure_costs(profile):  # type: ignore[arg-type]
-        if not row["flops"]:  # theory: seconds on any machine
-            continue
-        hours = [f"{row['cpu_hours']:,.3g}", f"{row['gpu_hours']:,.2g}"]
-        rows.append([row["figure"], f"{row['runs']:,}", f"{row['steps']:,}", f"{row['flops']:.1e}", *hours])
+    profile, _, pattern = words.strip().partition("/")
+    for row in stored_costs().values():
+        if row.profile == profile and row.is_trained:  # theory: seconds on any machine
+            sizes = [f"{row.runs:,}", f"{row.steps:,}", f"{row.flops:.1e}"]
+            rows.append([row.figure, *sizes, f"{row.cpu_hours:,.3g}", f"{row.gpu_hours:,.2g}"])
     head = ["figure", "runs", "steps", "operations", "hours on a core", f"hours on an {assumptions()['gpu']}"]
-    return rows_to_markdown(head, matching(rows, pattern)) + "\n\n" + assumptions()["in words"]
+    return rows_to_markdown(head, matching(rows, pattern)) + f"\n\n{assumptions()['in words']}"
+
+
+def cost_table() -> str:
+    """The costs of all figures in all profiles, computed from their runs."""
+    from unstuck.papers.catalogue import PROFILES
+    from unstuck.papers.cost_table import as_csv
+    from unstuck.papers.costs import figure_costs
+
+    return as_csv(row for profile in PROFILES for row in figure_costs(profile))
 
 
 WRITERS = {
@@ -246,14 +280,17 @@ def regenerated(text: str) -> str:
 
 
 def main(check: bool = False) -> int:
+    from unstuck.papers.cost_table import FILE
+
     stale = []
-    for page in PAGES:
-        old = page.read_text(encoding="utf-8")
-        new = regenerated(old)
+    writers: dict[Path, Callable[[str], str]] = {FILE: lambda _: cost_table(), **dict.fromkeys(PAGES, regenerated)}
+    for path, write in writers.items():  # the costs first, since pages quote them
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        new = write(old)
         if new != old:
-            stale.append(str(page.relative_to(ROOT)))
+            stale.append(path.name)
             if not check:
-                page.write_text(new, encoding="utf-8")
+                path.write_text(new, encoding="utf-8")
     if stale:
         print(("not up to date: " if check else "rewritten: ") + ", ".join(stale))
     return 1 if stale and check else 0

@@ -22,10 +22,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+import fit_induction
+
 from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
-from unstuck.papers.figure import in_parts, is_trained, load
-from unstuck.papers.lab import TieredRun, units
+from unstuck.papers.figure import in_one_go, in_parts, is_outdated, is_trained, load
+from unstuck.papers.lab import TieredRun, plan, units
 from unstuck.papers.provenance import provenance
 from unstuck.papers.reproduce import reproduce
 from unstuck.runner.cost import predicted_cost, predicted_seconds
@@ -94,8 +96,26 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
                 listed[spec.run_id] = max(cost, known)
             if todo:
                 lines.append(f"| {tier} | {name} | {sum(map(len, todo))} | {len(mine)} | {new / 3600:.1f} |")
+    lines += in_one_go_lines()
     (RESULTS / "TODO.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return left_in_all
+
+
+def in_one_go_lines() -> list[str]:
+    """What is left of figures that `make runs` does not train, since they keep no checkpoints, and how to do it."""
+    lines = []
+    for name in available():
+        figure, path = load(name), RESULTS / f"{name}.json"
+        result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not in_one_go(figure) or not (result is None or is_outdated(result, figure)):
+            continue
+        jobs = plan(figure, "cpu")
+        count, hours = sum(job.count for job in jobs), sum(job.seconds for job in jobs) / 3600
+        lines.append(
+            f"- Tier {figure.TIER}, not by `make runs`: {name}, {count} runs in one go, {hours:.1f} hours: "  # type: ignore[attr-defined]
+            f"`unstuck reproduce {name} --profile cpu --out results`"
+        )
+    return ["", *lines] if lines else []
 
 
 def collect(source: Store, target: Store) -> set[str]:
@@ -164,9 +184,20 @@ def train(
                 print(f"{run_id}: {why}", file=sys.stderr)
 
 
+BY_LAW = ("text-corpora",)  # figures whose tables rest on the law of induction heads
+
+
 def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
     """Tables, pictures and claims of every figure whose runs are done and that `new` runs, or None for all, belong to;
-    and what is left."""
+    the law of induction heads that follows from them; and what is left."""
+    write_figures(figures, store, new)
+    if fit_induction.refit():
+        print("the law of induction heads has changed")
+        write_figures({name: figures[name] for name in BY_LAW if name in figures}, store, None)
+    print(write_todo(figures, store), "runs left; see results/TODO.md")
+
+
+def write_figures(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
     for name, wanted in figures.items():
         missing = sum(map(len, left(wanted, store)))
         changed = new is None or not new.isdisjoint(run.spec.run_id for run in wanted)
@@ -175,7 +206,6 @@ def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[st
         # A law of half a grid would mislead, so a figure that may be drawn in parts says so.
         if changed and (not missing or in_parts(load(name))):
             reproduce(name, "cpu", RESULTS, store=store.path, run=False)
-    print(write_todo(figures, store), "runs left; see results/TODO.md")
 
 
 def _drawn_runs(path: Path) -> int | None:

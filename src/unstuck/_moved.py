@@ -1,7 +1,6 @@
 """Modules under their old names, with a warning, for one release."""
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
@@ -46,14 +45,15 @@ def new_name(name: str) -> str | None:
     return f"unstuck.{MOVED[parent]}.{last}" if parent in MOVED else None
 
 
-class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module by its old name and gives the new one."""
+class OldNames:
+    """Finds a module by its old name and gives the new one. A finder and a loader by its methods: `importlib.abc` would
+    be a third of the time that `import unstuck` takes."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         new = new_name(fullname)
         if new is None or importlib.util.find_spec(new) is None:
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         new = new_name(spec.name)

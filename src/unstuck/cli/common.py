@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from unstuck.errors import BadInput
 
@@ -53,6 +51,9 @@ def named_options(names: Container[str]) -> Iterator[None]:
 def bar(name: str) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr that is removed at the end; silent where stderr is not a terminal. Call what it gives
     with the work done, the work in all and, if it changes, the text; the time left is at the speed so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn())
     left, console = TimeRemainingColumn(elapsed_when_finished=True), Console(stderr=True)
     with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as shown:

@@ -1,7 +1,6 @@
 """`unstuck data`: what a text offers to induction heads, before training."""
 
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,19 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from unstuck.corpus import repeats
+from unstuck.corpus.offer import offer
 from unstuck.corpus.reading import CORPORA, read
-from unstuck.corpus.tokens import BYTES, Indices, Tokens, tokenise
+from unstuck.corpus.tokens import BYTES, Indices, tokenise
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.extras import require
 from unstuck.files import replace_file
-from unstuck.laws.induction import published_steps
+from unstuck.laws.induction import MAX_BATCH, OurRuns, expected_formation, published_steps
 from unstuck.scalars import whole as check_whole
 from unstuck.view.repeats import explain_repeats
 
 from .common import Json, bar, say, warnings_as_sentences, whole
 
 LARGEST = 65_536  # tokens of a vocabulary or a context, as in task text
-LARGEST_BATCH = 2**31
 PICTURES = (".png", ".pdf", ".svg")
 OPTIONS = {"task.corpus": "FILE", "task.vocabulary": "--vocabulary", "context": "--context"}
 
@@ -33,7 +32,7 @@ def data(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A text file, a folder of text files, or the name of a corpus: sotu.",
+            help=f"A text file, a folder of text files, or the name of a corpus: {', '.join(CORPORA)}.",
             show_default=False,
         ),
     ],
@@ -62,9 +61,11 @@ def data(
 
     An induction head looks for the present token earlier in the context and predicts the token that followed it there.
     It forms if tokens repeat within a context (frequency) and what follows them repeats too (reliability). The text is
-    cut into consecutive sequences, and both are measured on all of them. The step of formation is the published law
-    10^5.7 / sqrt(batch x context) of Aoyama, Wilcox and Schneider (arXiv 2511.16893), for natural text that repeats
-    enough. The missing repetition is the share of sequences that have to repeat themselves, task.burst.
+    cut into consecutive sequences, and both are measured on all of them. What a head gains over bigrams, in nats a
+    token, is expressed as an equivalent burst: the share of sequences that would have to repeat themselves to offer as
+    much. The step of formation follows from it by the law of our runs; without that law it is the published one,
+    10^5.7 / sqrt(batch x context) (arXiv 2511.16893), which is the same for every text. The missing repetition is the
+    share of sequences that have to repeat themselves, task.burst.
 
     [bold]Examples[/bold]
 
@@ -75,7 +76,7 @@ def data(
       unstuck data src --vocabulary 256 --json
     """
     check_whole("--context", context, 2, LARGEST, f"a whole number from 2 to {LARGEST}")
-    check_whole("--batch", batch, 1, LARGEST_BATCH, f"a whole number from 1 to {LARGEST_BATCH}")
+    check_whole("--batch", batch, 1, MAX_BATCH, f"a whole number from 1 to {MAX_BATCH}")
     check_whole("--vocabulary", vocabulary, BYTES, LARGEST, f"a whole number from {BYTES} to {LARGEST}")
     if plot is not None:
         _check_picture(plot)
@@ -83,7 +84,8 @@ def data(
         tokens = _tokens(file, vocabulary)
         progress(1, 3, "counting")
         answer = {"file": file, "vocabulary": vocabulary, "context": context, "batch": batch}
-        answer |= _measured(tokens, vocabulary, context, batch)
+        answer |= offer(tokens, vocabulary, context)
+        answer |= _expected(answer, batch)
         progress(2, 3, f"comparing with {repeats.REFERENCE}")
         answer |= _missing(answer, _level(file, answer))
     if plot is not None:
@@ -99,7 +101,7 @@ def data(
 def _tokens(file: str, vocabulary: int) -> Indices:
     """All tokens of a text."""
     if file in CORPORA:
-        require("text", f"FILE {file}", CORPORA[file].package)
+        CORPORA[file].require(f"FILE {file}")
     text = read(file)
     if not text.strip():
         raise BadInput("FILE", file, "a file with text; this one is empty")
@@ -108,45 +110,20 @@ def _tokens(file: str, vocabulary: int) -> Indices:
     return tokenise(text, vocabulary)[0]
 
 
-def _measured(tokens: Indices, vocabulary: int, context: int, batch: int) -> dict[str, Any]:
-    """All that follows from the text alone."""
-    parts = Tokens.split(tokens, vocabulary)
-    if len(parts.held_out) <= context + 1:  # as task text refuses it
-        most = len(parts.held_out) - 2
-        wanted = f"at most {most}: the held-out tenth of the text has {len(parts.held_out)} tokens"
-        raise BadInput("--context", context, wanted if most >= 2 else "shorter than the text; take a longer text")
-    windows = repeats.cut(tokens, context)
-    found = repeats.count_repeats(windows)
-    train = repeats.cut(parts.train, context, repeats.MOST_COUNTED)
-    gain = repeats.advantage(train, repeats.cut(parts.held_out, context), vocabulary)
-    by_distance = zip(
-        repeats.distances(context), found.frequencies, found.reliabilities, gain.bigram_reliabilities, strict=True
-    )
-    steps = published_steps(batch, context)
-    seen = steps * batch * context
+def _expected(answer: dict[str, Any], batch: int) -> dict[str, Any]:
+    """When heads are expected to form on this text."""
+    context = answer["context"]
+    found = expected_formation(batch, context, answer["equivalent_burst"], OurRuns.read())
+    seen = found.steps * batch * context
     return {
-        "tokens": len(tokens),
-        "repeat_rate": found.repeat_rate,
-        "reliability": _number(found.reliability),
-        "bigram_reliability": _number(gain.bigram_reliability),
-        "predictable": found.predictable,
-        "copied_predictable": repeats.count_repeats(repeats.repeated(windows)).predictable,
-        "advantage": gain.nats,
-        "weight": gain.weight,
-        "bigram_loss": gain.bigram_loss,
-        "distances": [
-            {
-                "from": low,
-                "to": high,
-                "frequency": float(f),
-                "reliability": _number(r),
-                "bigram_reliability": _number(b),
-            }
-            for (low, high), f, r, b in by_distance
-        ],
-        "expected_steps": steps,
+        "expected_steps": found.steps,
+        "expected_interval": found.interval,
         "expected_tokens": seen,
-        "expected_passes": seen / len(tokens),
+        "expected_passes": seen / answer["tokens"],
+        "expected_by": found.by,
+        "expected_depends_on_text": found.depends_on_text,
+        "expected_note": found.note,
+        "published_steps": published_steps(batch, context),
     }
 
 
@@ -190,11 +167,6 @@ def _draw(answer: dict[str, Any], plot: Path) -> None:
 
     with look():
         replace_file(plot, partial(draw_repeats(answer).savefig, format=plot.suffix[1:].lower()))
-
-
-def _number(value: float) -> float | None:
-    """For JSON, which has no NaN."""
-    return None if math.isnan(value) else float(value)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from unstuck.errors import BadInput, nearest
-from unstuck.papers.catalogue import entries, is_available
-from unstuck.papers.costs import assumptions, figure_costs
-from unstuck.papers.figure import PROFILES, Profile, load, stored_state
-from unstuck.papers.lab import plan
+from unstuck.papers.catalogue import PROFILES, Profile, available, entries, is_available
+from unstuck.papers.cost_table import ALL, cost_of
+from unstuck.papers.state import stored_state
+from unstuck.runner.hardware import assumptions
 from unstuck.view.figures import explain_catalogue, explain_costs
 
 from .common import Json
@@ -53,7 +53,6 @@ def figures(
     rows = []
     for entry in entries().values():
         ready = is_available(entry.name)
-        hours = {p: sum(job.seconds for job in plan(load(entry.name), p)) / 3600 for p in PROFILES} if ready else None
         rows.append(
             {
                 "figure": entry.name,
@@ -62,8 +61,8 @@ def figures(
                 "needs": entry.needs,
                 "setting": entry.setting,
                 "available": ready,
-                "hours": hours,
-                **stored_state(results / f"{entry.name}.json", load(entry.name) if ready else None),
+                "hours": {p: cost_of(entry.name, p).cpu_hours for p in PROFILES} if ready else None,
+                **stored_state(entry.name, results),
             }
         )
     if as_json:
@@ -73,8 +72,8 @@ def figures(
 
 
 def _print_costs(profile: Profile, as_json: bool) -> None:
-    rows = figure_costs(profile)
+    rows = [cost.as_dict() for cost in (*(cost_of(name, profile) for name in available()), cost_of(ALL, profile))]
     if as_json:
         print(json.dumps({"profile": profile, "figures": rows, "assumptions": assumptions()}))
         return
-    explain_costs(rows, profile, assumptions()["in words"])
+    explain_costs(rows, profile, str(assumptions()["in words"]))

@@ -9,10 +9,7 @@ import typer
 
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecast, Forecaster, Outcome
-from unstuck.forecast.prior import prior_of
 from unstuck.forecast.sources import finished, read_curve
-from unstuck.laws import read_table
-from unstuck.store.store import RunDirectory, flatten
 
 from .common import Json, named_options, real, say, warnings_as_sentences
 
@@ -92,6 +89,11 @@ def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -
 
 def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
     """What the law of other runs predicts for this one: the step, and the standard deviation of its logarithm."""
+    # With SciPy and pydantic, which a forecast without a law does not need.
+    from unstuck.forecast.prior import prior_of
+    from unstuck.laws.tables import read_table
+    from unstuck.store.store import RunDirectory, flatten
+
     spec = None if source.is_file() else RunDirectory(source).spec()
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), which a law needs")

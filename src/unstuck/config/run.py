@@ -17,6 +17,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Steps = Annotated[int, Field(ge=0, le=10**9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+#: Times the steps to emergence: how long a run waits for `train.until` at most. A run that needs longer is censored.
+LONGEST_WAIT = 2.0
 
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -70,22 +72,33 @@ def _several(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
 class TrainSpec:
-    """How long and how carefully to train. None of it but `batch` and `threads` changes the dynamics."""
+    """How long and how carefully to train. Only `batch`, `threads`, `device` and `matmul` change the dynamics."""
 
     version: ClassVar[int] = 1  # of the training loop and its optimisers; raised when the numbers of a run change
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
     threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    #: Precision of products of float32 matrices, as in torch.set_float32_matmul_precision; high allows TF32 on a GPU.
+    matmul: Literal["highest", "high", "medium"] = "highest"
+    #: Steps between reads of the training loss, each of which makes a GPU wait; 0: 1 on a CPU, 20 on a GPU.
+    read_every: Annotated[int, Field(ge=0, le=10**6)] = 0
     gpu: Annotated[float, Field(gt=0, le=8)] = 1.0  # share of a GPU that a run on a cluster asks for
     max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
     #: Of the measure that decides emergence; none: run to the end.
     thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (0.1,)
     after: Steps = 0  # steps to go on after the last threshold is crossed
     at_least: Steps = 0  # steps to do in any case, as far as max_steps allows
+    #: Of text: go on until this measure has reached the thresholds too, or twice as long. It decides nothing.
+    until: Literal["", "copy_advantage_in_text"] = ""
     maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
     predictions: bool = False  # keep what the model predicts at the end, for other runs to compare with
     compare: tuple[RunId, ...] = ()  # ids of runs in the same store with such predictions: KL to them in every row
     probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first
+
+    def last_step(self, emerged: float, *, until_reached: bool) -> float:
+        """The step at which a run ends that emerged at a step, unless `max_steps` ends it before."""
+        wait = LONGEST_WAIT * emerged if self.until and not until_reached else 0.0
+        return max(emerged + self.after, self.at_least, wait)
 
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
@@ -123,9 +136,11 @@ class RunSpec:
             "task": [Path(self.task_name).name, _changed(self.task) | self._identity, code_version(type(self.task))],
             "model": [Path(self.model_name).name, _changed(self.model), *_later_version(type(self.model))],
             "optim": _changed(self.optim) | _file(self.optim.name),
-            "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device")},
+            "train": {k: v for k, v in _changed(self.train).items() if k in ("batch", "threads", "device", "matmul")},
             "seed": self.seed,
         }
+        if self.train.device != "cpu":
+            what["draws"] = self.train.device  # at first all devices drew their batches on the CPU
         if TrainSpec.version > 1:
             what["loop"] = TrainSpec.version
         if self.schedule.name != "none":
@@ -151,6 +166,7 @@ class RunSpec:
             max_steps=max(a.max_steps, b.max_steps),
             after=max(a.after, b.after),
             at_least=max(a.at_least, b.at_least),
+            until=a.until or b.until,
             thresholds=tuple(sorted({*a.thresholds, *b.thresholds}, reverse=True)),
             maps=tuple(sorted({*a.maps, *b.maps})),
             predictions=a.predictions or b.predictions,

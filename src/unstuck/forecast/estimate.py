@@ -6,9 +6,9 @@ What has not happened by now happens later, so a distribution is cut off below t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 REFUTED = 0.99  # probability given to what has not happened, from which on an estimate is left out
 ERROR_CORRELATION = 0.3  # between the errors of law and signal: both rest on smaller runs
@@ -24,7 +24,7 @@ class Estimate:
 
     def passed(self, log_now: float) -> float:
         """Probability that the step lies before the present one."""
-        return float(ndtr((log_now - self.mean) / self.spread))
+        return 0.5 * math.erfc((self.mean - log_now) / (self.spread * math.sqrt(2)))
 
     def is_refuted(self, log_now: float) -> bool:
         """Should what it predicts have happened by now?"""
@@ -42,8 +42,7 @@ class StepDistribution:
         mean, passed = self.estimate.mean, self.estimate.passed(self.log_now)
         if passed > CERTAIN:
             mean, passed = self.log_now, 0.5
-        logs = mean + self.estimate.spread * ndtri([passed + (1 - passed) * q for q in levels])
-        return [math.exp(float(x)) for x in logs]
+        return [math.exp(mean + self.estimate.spread * _normal_quantile(passed + (1 - passed) * q)) for q in levels]
 
     @property
     def median(self) -> float:
@@ -52,6 +51,13 @@ class StepDistribution:
     def interval(self, level: float) -> tuple[float, float]:
         low, high = self.quantiles(0.5 - level / 2, 0.5 + level / 2)
         return low, high
+
+
+def _normal_quantile(level: float) -> float:
+    """Of the standard normal distribution, without SciPy, which takes longer to import than a forecast to make."""
+    if not 0 < level < 1:
+        return math.copysign(math.inf, level - 0.5)
+    return NormalDist().inv_cdf(level)
 
 
 def combine(estimates: Sequence[Estimate]) -> Estimate:

@@ -10,6 +10,7 @@ import struct
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,11 +18,13 @@ from unstuck.columns import STEP, Source, is_loss, place
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.extras import require
-from unstuck.store.store import RunDirectory, Store
 
 from ._old import old_names
 from .loss import diverged
 from .outcome import Event, Forecast, Outcome
+
+if TYPE_CHECKING:
+    from unstuck.store.store import RunDirectory
 
 STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
@@ -33,7 +36,7 @@ def read_curve(source: str | Path) -> Curve:
     """The curve of a run directory or a file, with whatever was recorded, in the order of steps."""
     path = Path(source)
     if not path.exists():
-        if (archived := RunDirectory(path).curve()) is not None:
+        if (archived := _run(path).curve()) is not None:
             return archived.sorted()
         raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
     if path.is_dir():
@@ -52,7 +55,7 @@ def read_curve(source: str | Path) -> Curve:
 def finished(source: Path, curve: Curve) -> Forecast | None:
     """The outcome of a run that has ended, archived or not, from its own record; None where there is still something
     to predict."""
-    row = None if source.is_file() else RunDirectory(source).row()
+    row = None if source.is_file() else _run(source).row()
     if row is None or row["status"] not in (Outcome.EMERGED, Outcome.DIVERGED):
         return None
     outcome = Outcome(row["status"])
@@ -63,10 +66,16 @@ def finished(source: Path, curve: Curve) -> Forecast | None:
 
 def _whose(path: Path) -> Source:
     """A directory with a specification is a run of ours, or of a `Watch`; anything else is somebody else's."""
-    spec = RunDirectory(path).spec() if path.is_dir() else None
+    spec = _run(path).spec() if path.is_dir() else None
     if spec is None or not (path / "curve.parquet").is_file():
         return "foreign"
     return "watch" if spec["task"].get("name") == WATCHED else "run"
+
+
+def _run(path: Path) -> "RunDirectory":
+    from unstuck.store.store import RunDirectory  # with pydantic, which a file of numbers does not need
+
+    return RunDirectory(path)
 
 
 def _directory(path: Path) -> pd.DataFrame:
@@ -77,6 +86,8 @@ def _directory(path: Path) -> pd.DataFrame:
     offline = sorted(path.glob("*.wandb"))
     if offline:
         return _wandb(offline[-1])
+    from unstuck.store.store import Store
+
     runs = [run.path.name for run in Store(path)]
     if runs:
         raise BadInput("SOURCE", str(path), f"one run of this store, such as {path / runs[-1]}")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,6 +249,39 @@ RATIOS = (
         burst=(-0.8, -1.0, -0.5),
     ),
 )
+
+
+# -- what a text lets expect
+
+
+@dataclass(frozen=True)
+class Expected:
+    """When heads form on a text, by which law."""
+
+    steps: float
+    by: Literal["ours", "published"]
+    interval: tuple[float, float] | None = None  # of a new run
+    note: str = ""
+
+    @property
+    def depends_on_text(self) -> bool:
+        return self.by == "ours"
+
+
+def expected_formation(batch: int, context: int, equivalent_burst: float | None, ours: OurRuns | None) -> Expected:
+    """By the law of our runs with repetition, at the burst that offers an induction head as much as the text does.
+    Assumes that such text takes as long, which the figure text-corpora tests by ranks alone. Without that law, or
+    for a text that offers nothing, the published law, which is the same for every text."""
+    law = None if ours is None else ours.laws.get("repeated")
+    if law is None or "burst" not in law.exponents:
+        note = "no law of burst is fitted yet, so this does not depend on the text"
+    elif not equivalent_burst:
+        note = "the text offers an induction head nothing, so the law of burst gives no step"
+    else:
+        setting = Setting(batch, context, equivalent_burst)
+        steps, low, high = law.predict(setting)
+        return Expected(steps, "ours", (low, high), "; ".join(law.outside(setting)))
+    return Expected(published_steps(batch, context), "published", note=note)
 
 
 # -- ours

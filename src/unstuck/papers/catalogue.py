@@ -14,11 +14,15 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 #: How near the runs of a figure's `cpu` profile are to the published ones: as published; as published where the
 #: authors' settings are known, the rest inferred; a smaller grid; not a figure of the papers.
 Setting = Literal["published", "inferred", "smaller grid", "ours"]
+
+#: How much of a figure is run: a few minutes, what a desktop does in days, the paper's own grid.
+Profile = Literal["quick", "cpu", "paper"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Entry:
     @property
     def paper(self) -> str:
         return _paper(self.name)
+
+    @property
+    def on_text(self) -> bool:
+        """Does it test other people's laws, on text?"""
+        return self.name in _places() and _places()[self.name][0].startswith(f"{__package__}.text.")
 
 
 #: Figures that need a package which is not one of ours.
@@ -63,7 +72,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("fit-halves forecast", "ours", _LAB),
     ("schedule", "ours", f"{_LAB} and recall"),
     ("context-at-equal-tokens text-law text-repetition text-layernorm", "ours", _TEXT),
-    ("text-fleet text-natural text-size", "ours", _TEXT),
+    ("text-fleet text-natural text-size text-corpora", "ours", _TEXT),
     ("gpt2-induction", "ours", "the package transformers"),
     ("fig13-split fig13-width", "ours", _LAB),
     ("no-residual", "ours", f"{_LAB} and recall"),

@@ -16,22 +16,19 @@ table, such as a law, is a function marked `@once`.
 
 import functools
 import importlib
-import json
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, get_args
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from unstuck.errors import BadInput, nearest
 
+from .catalogue import Profile as Profile  # figures import it from here
 from .catalogue import entries, from_packages, is_available, place_of
 
-Profile = Literal["quick", "cpu", "paper"]
-PROFILES: tuple[Profile, ...] = get_args(Profile)
 Progress = Callable[[int, int], None]  # (done, of how many)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,6 +115,20 @@ def is_trained(figure: Any) -> bool:
     return hasattr(figure, "runs")
 
 
+def in_one_go(figure: Any) -> bool:
+    """Is the figure trained by its own `data`, in a tier but without a store to go on from?"""
+    return hasattr(figure, "TIER") and not is_trained(figure)
+
+
+def is_outdated(result: dict[str, Any], figure: Any) -> bool:
+    """Was the result of a figure that is trained in one go made with other sizes or steps than it has now?"""
+    stated = result.get("spec", {})
+    return in_one_go(figure) and any(
+        stated.get(name, {}).get(result["profile"]) != getattr(figure, name)[result["profile"]]
+        for name in ("SIZES", "STEPS")
+    )
+
+
 def in_parts(figure: Any) -> bool:
     """May the figure be drawn before all its runs are finished? One that does not say so waits for all of them: a law
     of half a grid would mislead."""
@@ -128,22 +139,6 @@ def title(figure: Any) -> str:
     """What a figure is called: its `title`, or the first line of its file."""
     first = getattr(figure, "title", None) or (figure.__doc__ or figure.__name__).strip().splitlines()[0]
     return str(first).rstrip(".")
-
-
-def stored_state(path: Path, figure: Any) -> dict[str, str | None]:
-    """What has been run of a figure: `state` is complete, `12 of 60 runs` or not run; `run` the profile and date of its
-    stored result; `verdict` what came of it."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        run = f"{result['profile']}, {result['provenance']['date']}"
-        done = result.get("runs", {}).get("finished")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {"state": "not run", "run": None, "verdict": None}
-    if result["profile"] == "quick":
-        return {"state": "quick run only", "run": run, "verdict": None}
-    wanted = len(figure.runs(result["profile"])) if hasattr(figure, "runs") and done is not None else None
-    state = "complete" if wanted is None or done >= wanted else f"{done} of {wanted} runs"
-    return {"state": state, "run": run, "verdict": result.get("verdict")}
 
 
 def overall(verdicts: Iterable[str]) -> str:

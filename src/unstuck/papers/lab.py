@@ -148,7 +148,7 @@ def finished(runs: Sequence[TieredRun], store: Path, also: Sequence[str] = ()) -
                     "thresholds": json.dumps(result.thresholds),
                     "status": result.status,
                     "plateau_steps": result.plateau_steps,
-                    **{f"crossing_{threshold}": step for threshold, step in result.crossings.items()},
+                    **result.crossing_columns,
                     "steps": result.steps,
                     "seconds": round(result.seconds, 1),
                 }

@@ -42,20 +42,25 @@ def satisfies(result: Result, spec: RunSpec) -> bool:
     if not wanted or any(w not in crossings for w in wanted):
         return False
     last = max(crossings[w] for w in wanted)
-    return result.steps >= max(last + t.after, t.at_least)
+    return result.steps >= t.last_step(last, until_reached=_reached_in_text(result, t.thresholds))
 
 
 def _names(thresholds: Sequence[float]) -> list[str]:
     return [f"{x:g}" for x in thresholds]
 
 
+def _reached_in_text(result: Result, thresholds: Sequence[float]) -> bool:
+    return set(_names(thresholds)) <= set(result.crossings_in_text or ())
+
+
 def truncate(result: Result, spec: RunSpec) -> Result:
     """A stored result in terms of the thresholds and the budget asked for now."""
     t, wanted, end = spec.train, spec.thresholds, spec.train.max_steps
     crossings = {name: step for name, step in result.crossings.items() if step <= end}
+    in_text = result.crossings_in_text
     if result.status == "diverged" and end >= result.steps:
         over = max((crossings.get(f"{x:g}", math.inf) for x in wanted), default=math.inf)
-        if max(over + t.after, t.at_least) > result.steps:
+        if t.last_step(over, until_reached=_reached_in_text(result, wanted)) > result.steps:
             return result  # before it would have been over
     emerged = bool(wanted) and all(f"{x:g}" in crossings for x in wanted)
     changes: dict[str, Any] = {
@@ -63,6 +68,7 @@ def truncate(result: Result, spec: RunSpec) -> Result:
         "plateau_steps": crossings[f"{wanted[-1]:g}"] if emerged else None,
         "threshold": wanted[-1] if wanted else None,
         "crossings": crossings,
+        "crossings_in_text": in_text and {name: step for name, step in in_text.items() if step <= end},
         "steps": min(result.steps, end),
     }
     return result.model_copy(update=changes)

@@ -13,14 +13,9 @@ from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.tasks.text import Text
 
-#: Multiply-adds a second that one thread of a current CPU core sustains on these models.
-RATE = 2.5e10
-OVERHEAD = 4e-3  # seconds a step that no multiplication accounts for
+from .hardware import GPU_PEAK, GPU_SHARE, GPU_STEP, OVERHEAD, RATE
 
-
-#: What a GPU is taken to do: NVIDIA A100 (SXM, 80 GB), TF32 peak by its data sheet, the share of it that models this
-#: small are taken to reach, and the least time of a step, some 400 kernels to be launched. Not measured here.
-GPU, GPU_PEAK, GPU_SHARE, GPU_STEP = "NVIDIA A100", 156e12, 0.3, 3e-3
+IN_TEXT = 1.25  # times the steps to emergence: when copying in text follows, by pilot runs
 
 
 @dataclass(frozen=True)
@@ -34,10 +29,11 @@ class Cost:
 
 
 def predicted_cost(spec: RunSpec) -> Cost:
-    steps = min(spec.train.max_steps, max(_plateau(spec) + spec.train.after, spec.train.at_least))
+    t, emerged = spec.train, _plateau(spec) * (IN_TEXT if spec.train.until else 1.0)
+    steps = min(t.max_steps, round(t.last_step(emerged, until_reached=True)))
     products = 3 * spec.train.batch * _multiplications(spec)  # of a step: forward, and twice that backward
     flops = 2 * products
-    on_gpu = max(flops / (GPU_PEAK * GPU_SHARE), GPU_STEP)
+    on_gpu = max(flops / (GPU_PEAK[spec.train.matmul] * GPU_SHARE), GPU_STEP)
     seconds = _slowness(spec) * products / RATE + OVERHEAD
     return Cost(steps, steps * seconds, float(steps * flops), steps * on_gpu / 3600)
 

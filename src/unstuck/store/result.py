@@ -37,6 +37,7 @@ class Result(BaseModel):
     plateau_steps: Finite | None = None
     threshold: Finite | None = None
     crossings: dict[Threshold, Finite]
+    crossings_in_text: dict[Threshold, Finite] | None = None  # of copying at the end of a text; None: not measured
     watched: list[Finite] | None = None  # the thresholds that were looked out for from the start
     steps: Steps
     final: dict[str, Number]
@@ -61,7 +62,13 @@ class Result(BaseModel):
         last = [] if self.threshold is None else [self.threshold]
         return sorted({*map(float, self.crossings), *last})
 
+    @property
+    def crossing_columns(self) -> dict[str, Number]:
+        """The crossings as cells of a table: `crossing_2`, and `crossing_in_text_2`."""
+        decides = {f"crossing_{name}": step for name, step in self.crossings.items()}
+        return decides | {f"crossing_in_text_{name}": step for name, step in (self.crossings_in_text or {}).items()}
+
     @model_serializer(mode="wrap")
     def _as_written(self, dump: Any) -> dict[str, Any]:
-        unset = {"circuit"} if self.circuit is None else set()
+        unset = {name for name in ("circuit", "crossings_in_text") if getattr(self, name) is None}
         return {k: v for k, v in dump(self).items() if k in self.model_fields_set - unset}

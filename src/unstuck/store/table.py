@@ -29,6 +29,6 @@ def summary(status: dict[str, Any], result: Result | None) -> dict[str, Any]:
         "plateau_steps": result.plateau_steps,
         "steps": result.steps,
         "seconds": result.seconds,
-        **{f"crossing_{k}": v for k, v in result.crossings.items()},
+        **result.crossing_columns,
         "thresholds": result.thresholds,  # the specification may ask for others by now
     }

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from .task import Batch, Task, World, config, rows_of
+from .task import Batch, Task, World, config, onto, rows_of
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 
@@ -179,7 +179,8 @@ class Lagged(Task):
         n = min(n, self.sequences)
         a_pass, part = divmod(step, self.steps_a_pass(n))
         order = torch.Generator().manual_seed(int(world["seed"]) + a_pass)
-        return self.chosen(world, torch.randperm(self.sequences, generator=order)[part * n : (part + 1) * n])
+        which = torch.randperm(self.sequences, generator=order, device="cpu")[part * n : (part + 1) * n]
+        return self.chosen(world, onto(which, rng.device.type))  # the order of a CPU, on every device
 
     def chosen(self, world: World, which: Tensor) -> Batch:
         """Some sequences of the training set."""

@@ -53,7 +53,7 @@ class InductionHeads(Answered):
         inputs.scatter_(1, first, self.tokens)
         inputs[:, -1] = self.tokens
         relevant = torch.zeros(n, self.T, dtype=torch.bool).scatter_(1, first + 1, True)
-        return Batch(inputs, inputs[relevant], relevant)
+        return Batch(inputs, inputs.gather(1, first + 1)[:, 0], relevant)
 
     def links(self, batch: Batch) -> dict[str, Tensor]:
         """Copying: from the token after the special token to the special token."""

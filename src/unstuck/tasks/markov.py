@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ._lagged import Lagged
-from .task import Batch, World, config
+from .task import Batch, World, config, mean_cross_entropy
 
 
 @config
@@ -78,7 +78,7 @@ class Markov(Lagged):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of a sequence's scored tokens, (n,)."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+        return mean_cross_entropy(outputs, targets)
 
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Loss, loss above that of the truth, and KL( A*_{1:i} || model ) for every i."""

@@ -76,7 +76,7 @@ class SingleLocation(Task):
         """n draws of the relevant token, (n, d)."""
         x = torch.randn(n, self.d, generator=rng) / self.d**0.5
         if self.p > 0:
-            x[torch.rand(n, generator=rng) < self.p] = world["frequent"]
+            x = torch.where(torch.rand(n, 1, generator=rng) < self.p, world["frequent"], x)
         return x
 
     def sample(self, n: int, rng: torch.Generator, world: dict[str, Tensor]) -> Batch:

@@ -26,6 +26,24 @@ def rows_of(inputs: Tensor, table: Tensor) -> Tensor:
     return inputs @ table if inputs.is_floating_point() else F.embedding(inputs, table)
 
 
+def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of each sequence, (n,), in nats a token; outputs (n, T, vocabulary), targets (n, T)."""
+    return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+
+
+def onto(x: Tensor, device: str) -> Tensor:
+    """A tensor on a device; the host does not wait for the copy. An empty one stays where it is."""
+    if x.device.type == device or not x.numel():
+        return x
+    return x.pin_memory().to(device, non_blocking=True) if device == "cuda" else x.to(device)
+
+
+def world_on(world: World, device: str) -> World:
+    """A world where batches are drawn from it. Single whole numbers, such as seeds, stay on the host, which reads them
+    at every step."""
+    return {k: v if v.numel() == 1 and not v.is_floating_point() else v.to(device) for k, v in world.items()}
+
+
 class Batch(NamedTuple):
     """n sequences: inputs, targets, and which tokens the targets depend on."""
 

@@ -11,10 +11,9 @@ from torch.nn import functional as F
 
 from unstuck.corpus.reading import identity
 from unstuck.corpus.tokens import BYTES, encode
-from unstuck.errors import BadInput
 
 from .single_location import Probability
-from .task import Batch, Repeated, Task, World, config
+from .task import Batch, Repeated, Task, World, config, mean_cross_entropy
 
 PASS = 12  # tokens of a random sequence on which copying is measured; it is followed by itself
 SHORTEST = 32  # tokens of a context
@@ -91,10 +90,7 @@ class Text(Task):
 
     def world(self, rng: torch.Generator) -> World:
         tokens = encode(self.corpus, self.vocabulary)
-        if len(tokens.held_out) <= self.context + 1:
-            most = len(tokens.held_out) - 2
-            wanted = f"at most {most}: the held-out tenth of the corpus has {len(tokens.held_out)} tokens"
-            raise BadInput("task.context", self.context, wanted)
+        tokens.check_context("task.context", self.context, SHORTEST)
         train, held_out = (torch.from_numpy(part.astype("int32")) for part in (tokens.train, tokens.held_out))
         if self.ngram:
             train, held_out = (ngram_text(train, self.ngram, len(part), rng) for part in (train, held_out))
@@ -143,7 +139,7 @@ class Text(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of each sequence, in nats a token."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets).mean(1)
+        return mean_cross_entropy(outputs, targets)
 
 
 def stripped(tokens: Tensor, text: Tensor, rng: torch.Generator) -> Tensor:

@@ -31,17 +31,31 @@ class NoConvergence(RuntimeError):
     """The solver failed; the message gives the time it reached."""
 
 
+def slopes(loss: Loss, mobility: Any) -> tuple[Callable[..., list[Any]], Any]:
+    """The derivatives of (variables of the loss, t / unit) with respect to s, as a function of the variables, and the
+    unit of t. They are numbers, or arrays where the sizes of the loss are arrays."""
+    root_d, unit = loss.root_d, loss.root_d * loss.T / loss.B
+    gradient, attention = loss.gradient_at, loss.attention
+
+    def velocity(*x: Any) -> list[Any]:
+        *weights, delta_a = x
+        A, N = attention(delta_a)
+        pace = root_d / A
+        *by_weights, by_delta_a = gradient(A, N, *weights)
+        return [*(-pace * g for g in by_weights), -pace * mobility * by_delta_a, pace / unit]
+
+    return velocity, unit
+
+
 def equations(loss: Loss, mobility: float) -> tuple[Callable[..., Any], Callable[..., Any], float]:
     """Velocity and Jacobian of (variables of the loss, t / unit) with respect to s, and the unit of t."""
     n = len(loss.names)
-    root_d, unit = math.sqrt(loss.d), math.sqrt(loss.d) * loss.T / loss.B
-    gradient, hessian, attention = loss.gradient, loss.hessian_rows, loss.attention
+    derivatives, unit = slopes(loss, mobility)
+    root_d, gradient, hessian, attention = loss.root_d, loss.gradient, loss.hessian_rows, loss.attention
     mobilities = (1.0,) * (n - 1) + (mobility,)
 
     def velocity(_: float, y: Array) -> list[float]:
-        x = y.tolist()[:n]
-        pace = root_d / attention(x[-1])[0]
-        return [*(-pace * m * g for m, g in zip(mobilities, gradient(*x), strict=True)), pace / unit]
+        return derivatives(*y.tolist()[:n])
 
     def jacobian(_: float, y: Array) -> list[list[float]]:
         x = y.tolist()[:n]
@@ -58,11 +72,11 @@ def equations(loss: Loss, mobility: float) -> tuple[Callable[..., Any], Callable
     return velocity, jacobian, unit
 
 
-def _solver(loss: Loss, mobility: float) -> tuple[LSODA, float]:
+def _solver(loss: Loss, mobility: float, rtol: float = RTOL, atol: float = ATOL) -> tuple[LSODA, float]:
     """LSODA at rest at t = 0, and the unit of t."""
     velocity, jacobian, unit = equations(loss, mobility)
     start = np.zeros(len(loss.names) + 1)
-    return LSODA(velocity, 0.0, start, math.inf, jac=jacobian, rtol=RTOL, atol=ATOL), unit
+    return LSODA(velocity, 0.0, start, math.inf, jac=jacobian, rtol=rtol, atol=atol), unit
 
 
 def _advance(solver: LSODA, unit: float) -> None:
@@ -84,9 +98,11 @@ def _quiet() -> Iterator[None]:
 
 
 @_quiet()
-def time_to_reach(loss: Loss, mobility: float, test_loss: Loss, threshold: float) -> float:
+def time_to_reach(
+    loss: Loss, mobility: float, test_loss: Loss, threshold: float, *, rtol: float = RTOL, atol: float = ATOL
+) -> float:
     """The time at which `test_loss` first falls to `threshold` along the flow of `loss`, by event detection."""
-    solver, unit = _solver(loss, mobility)
+    solver, unit = _solver(loss, mobility, rtol, atol)
     value = test_loss.value
     for _ in range(MAX_SOLVER_STEPS):
         _advance(solver, unit)
@@ -132,7 +148,7 @@ def flowline(loss: Loss, mobility: float, until: float, *, per_step: int = 8) ->
     dense = solution(s)
     t = np.maximum.accumulate(dense[-1] * unit)
     rising = np.concatenate([[True], np.diff(t) > 0])
-    slope = loss.attention(dense[-2, rising])[0] / math.sqrt(loss.d)  # ds/dt, exactly
+    slope = loss.attention(dense[-2, rising])[0] / loss.root_d  # ds/dt, exactly
     s_of_t = CubicHermiteSpline(t[rising], s[rising], slope)
 
     def state(times: Array) -> Array:

@@ -1,7 +1,8 @@
 """The reduced losses with their gradients and Hessians: two variables (A.3.1) and three (A.4.1).
 
 Both are written with A = B α, the attention on all relevant tokens together; dA/dΔa = A (1 - A) for every B. Every
-method takes floats or arrays that broadcast; the loss landscape is `value` on a mesh.
+method takes floats or arrays that broadcast; the loss landscape is `value` on a mesh. The sizes may be arrays too: then
+one loss stands for many settings, and `dormand_prince.py` integrates all of their flows together.
 """
 
 import math
@@ -20,6 +21,14 @@ def _exp(x: Number) -> Number:
     return math.exp(x) if type(x) is float else np.exp(x)
 
 
+def _log(x: Number) -> Number:
+    return np.log(x) if isinstance(x, np.ndarray) else math.log(x)
+
+
+def _sqrt(x: Number) -> Number:
+    return np.sqrt(x) if isinstance(x, np.ndarray) else math.sqrt(x)
+
+
 def _stack(rows: tuple[tuple[Number, ...], ...]) -> NDArray[np.float64]:
     """Nested tuples of broadcastable entries -> array of shape (..., n, n)."""
     flat = np.broadcast_arrays(*(entry for row in rows for entry in row))
@@ -31,14 +40,23 @@ def _stack(rows: tuple[tuple[Number, ...], ...]) -> NDArray[np.float64]:
 class _Attention:
     """What both losses share: how the score gap Δa becomes attention."""
 
-    T: int
-    d: int
-    B: int = 1
+    T: Number
+    d: Number
+    B: Number = 1
 
     @cached_property
-    def _offset(self) -> float:
+    def root_d(self) -> Number:
+        return _sqrt(self.d)
+
+    @cached_property
+    def _offset(self) -> Number:
         """The score gap at which the relevant tokens together get half of the attention."""
-        return math.log(self.T - self.B) - math.log(self.B)
+        return _log(self._rest) - _log(self.B)
+
+    @cached_property
+    def _rest(self) -> Number:
+        """Tokens that are not relevant."""
+        return self.T - self.B
 
     def attention(self, delta_a: Number) -> tuple[Number, Number]:
         """(A, 1 - A): attention on the B relevant tokens together, and on the T - B others together (Eq.
@@ -69,20 +87,22 @@ class TwoVariableLoss(_Attention):
     def value(self, w: Number, delta_a: Number) -> Number:
         """The loss, Eq. 12."""
         A, N = self.attention(delta_a)
-        root_d = math.sqrt(self.d)
-        return 0.5 * (N * N * w * w / (self.T - self.B) + (A * w - root_d) ** 2) / self.d
+        return 0.5 * (N * N * w * w / self._rest + (A * w - self.root_d) ** 2) / self.d
 
     def gradient(self, w: Number, delta_a: Number) -> tuple[Number, Number]:
         """(dL/dw, dL/dΔa), Eq. 13-14."""
-        A, N = self.attention(delta_a)
-        error = A * w - math.sqrt(self.d)
-        noise = N * w / (self.T - self.B)
+        return self.gradient_at(*self.attention(delta_a), w)
+
+    def gradient_at(self, A: Number, N: Number, w: Number) -> tuple[Number, Number]:
+        """The same where the attention A and N = 1 - A are known."""
+        error = A * w - self.root_d
+        noise = N * w / self._rest
         return (N * noise + A * error) / self.d, A * N * w * (error - noise) / self.d
 
     def hessian_rows(self, w: Number, delta_a: Number) -> tuple[tuple[Number, ...], ...]:
         """Second derivatives, with the factor A (1 - A) that the text drops from d²L/dΔa² (erratum 7)."""
         A, N = self.attention(delta_a)
-        root_d, rest = math.sqrt(self.d), self.T - self.B
+        root_d, rest = self.root_d, self._rest
         slope = A * N
         ww = (N * N / rest + A * A) / self.d
         wa = slope * (2 * A * w - root_d - 2 * N * w / rest) / self.d
@@ -97,7 +117,7 @@ class TwoVariableLoss(_Attention):
     def w_inf(self, alpha: Number) -> Number:
         """The w at which dL/dw = 0 for attention α held fixed (A.3.3): w follows it late in training."""
         A = self.B * alpha
-        return math.sqrt(self.d) * A / ((1 - A) ** 2 / (self.T - self.B) + A * A)
+        return self.root_d * A / ((1 - A) ** 2 / self._rest + A * A)
 
 
 @dataclass(frozen=True)
@@ -108,33 +128,40 @@ class ThreeVariableLoss(_Attention):
     α by B α and T - 1 by T - B, as in Eq. 12. This covers B > 1.
     """
 
-    p: float = 0.0
+    p: Number = 0.0
 
     names = ("w_tilde", "w", "delta_a")
 
     @cached_property
-    def _sigmas(self) -> tuple[float, float]:
+    def _sigmas(self) -> tuple[Number, Number]:
         """Variances σ~ and σ of the relevant token along x~ and across it."""
         sigma = (1 - self.p) / self.d
         return self.p + sigma, sigma
 
     @cached_property
-    def _root(self) -> float:
-        return math.sqrt(self.d - 1)
+    def _root(self) -> Number:
+        return _sqrt(self.d - 1)
+
+    @cached_property
+    def _noise(self) -> Number:
+        return self.d * self._rest
 
     def value(self, w_tilde: Number, w: Number, delta_a: Number) -> Number:
         """The loss, Eq. 17."""
         A, N = self.attention(delta_a)
         sigma_t, sigma = self._sigmas
-        noise = N * N * (w_tilde * w_tilde + w * w) / (self.d * (self.T - self.B))
+        noise = N * N * (w_tilde * w_tilde + w * w) / self._noise
         return 0.5 * (noise + sigma_t * (A * w_tilde - 1) ** 2 + sigma * (A * w - self._root) ** 2)
 
     def gradient(self, w_tilde: Number, w: Number, delta_a: Number) -> tuple[Number, Number, Number]:
         """(dL/dw~, dL/dw, dL/dΔa), Eq. 18-21."""
-        A, N = self.attention(delta_a)
+        return self.gradient_at(*self.attention(delta_a), w_tilde, w)
+
+    def gradient_at(self, A: Number, N: Number, w_tilde: Number, w: Number) -> tuple[Number, Number, Number]:
+        """The same where the attention A and N = 1 - A are known."""
         sigma_t, sigma = self._sigmas
         error_t, error = sigma_t * (A * w_tilde - 1), sigma * (A * w - self._root)
-        noise = N / (self.d * (self.T - self.B))
+        noise = N / self._noise
         return (
             N * noise * w_tilde + A * error_t,
             N * noise * w + A * error,
@@ -147,7 +174,7 @@ class ThreeVariableLoss(_Attention):
         A, N = self.attention(delta_a)
         sigma_t, sigma = self._sigmas
         root = self._root
-        spread = 1 / (self.d * (self.T - self.B))
+        spread = 1 / self._noise
         slope = A * N
         tt = N * N * spread + A * A * sigma_t
         ww = N * N * spread + A * A * sigma

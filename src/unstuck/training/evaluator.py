@@ -26,6 +26,7 @@ from unstuck.probes.induction import copy_advantage, head_scores, in_context_sco
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Repeated, Task
 
+from .device import on_device
 from .seeds import stream
 
 AT_ONCE = 128  # sequences in one pass
@@ -47,7 +48,7 @@ class Evaluator:
         self, spec: RunSpec, model: nn.Module, world: dict[str, Tensor], device: str, references: Sequence[Tensor]
     ) -> None:
         self.model: Any = model
-        self.task, self.world = spec.task, world
+        self.task, self.world, self.device = spec.task, world, device
         self.references = [r.to(device) for r in references]  # others' predictions on the primary set
         self.sets: dict[str, tuple[Task, Batch]] = {}
         for name, task in (("primary", self.task.primary()), ("clean", self.task.clean()), ("like", self.task)):
@@ -89,7 +90,8 @@ class Evaluator:
         task, part = self.primary(self.task.probe)
         columns: Row = {}
         if hasattr(self.model, "observe"):
-            links = task.links(part)
+            with on_device(self.device):
+                links = task.links(part)
             whole = bool(links) or self.repeated is not None
             outputs, maps = self.model.observe(part.inputs, **({"whole": True} if whole else {}))
             if part.relevant.any():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.columns import (
+    COPY_IN_TEXT,
     EVALUATED,
     GRAD_NORM,
     TEST_LOSS,
@@ -27,14 +28,16 @@ from unstuck.columns import (
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
-from unstuck.tasks.task import Batch
+from unstuck.tasks.task import Batch, onto, world_on
 
+from .device import numbers, on_device, steps_between_reads
 from .emergence import Evaluation, next_measurement, tracker_of
 from .evaluator import Evaluator
 from .optimizers import optimizer_of, schedule_of
 from .repetition import ConstantRepetition
 from .seeds import stream, stream_seed
 
+Reading = tuple[Tensor | float, Tensor | float]  # a step's loss, and the measure that decides
 Status = Literal["emerged", "censored", "diverged", "finished", "stopped"]
 
 
@@ -56,6 +59,7 @@ class Checkpoint:
     compare: list[str] | None = None  # the runs whose predictions are compared with, in this order
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
     diversity: dict[str, Any] = field(default_factory=dict)  # of the schedule of repetition
+    unread: list[tuple[float, float]] = field(default_factory=list)  # losses and measures that nothing was told yet
 
 
 @dataclass
@@ -73,6 +77,7 @@ class RunResult:
     resumed_from: int
     evaluation_share: float  # of the time
     curve: Curve = field(repr=False)
+    crossings_in_text: dict[str, float] | None = None  # of copying at the end of a text; None where it is not measured
 
 
 def _exploded(loss: float) -> bool:
@@ -98,9 +103,12 @@ class Run:
         repetition: ConstantRepetition | None = None,
     ) -> None:
         torch.set_num_threads(spec.train.threads)
+        if torch.get_float32_matmul_precision() != spec.train.matmul:
+            torch.set_float32_matmul_precision(spec.train.matmul)
         self.spec, self.task = spec, spec.task
         self.device = check_device(spec)
-        self.world = self.task.world(stream(spec.seed, "world"))
+        world = self.task.world(stream(spec.seed, "world"))  # the same on every device
+        self.world = world_on(world, self.device)
         with torch.random.fork_rng(devices=[]):  # for models of others, which may not draw from what they are handed
             torch.default_generator.manual_seed(stream_seed(spec.seed, "init of others"))
             self.model = spec.model.build(self.task, stream(spec.seed, "init")).to(self.device)
@@ -111,14 +119,18 @@ class Run:
         self.repetition = repetition or ConstantRepetition(self.task)
         self.dropout = getattr(spec.model, "dropout", 0) > 0
         self.model.eval()  # but in a training step
-        self.data = stream(spec.seed, "data")
-        self.evaluator = Evaluator(spec, self.model, self.world, self.device, references)
+        self.data = stream(spec.seed, "data", self.device)
+        self.evaluator = Evaluator(spec, self.model, world, self.device, references)
         self.tracker = tracker_of(spec)
+        #: Where copying decides: the same thresholds of copying at the end of a text, which are recorded beside.
+        self.in_text = tracker_of(spec) if self.task.decides == "copy_advantage" else None
         self.deciding = deciding_column(self.task.decides)  # the column that ends the plateau
         self.measured_in_training = self.task.decides == "accuracy"  # of a batch, beside its loss
         self.step, self.next_row = 0, 0
         self.rows: list[dict[str, float]] = []
         self.pending, self.pending_measure = (0.0, 0), 0.0
+        self.read_every = steps_between_reads(spec)
+        self.unread: list[Reading] = []  # of the steps since the last read
         self.grad_norm = math.nan
         self.seconds, self.evaluating = 0.0, 0.0
         self.resumed_from = 0
@@ -127,8 +139,14 @@ class Run:
 
     # -- one step
 
-    def _train_step(self) -> tuple[float, float]:
-        """One step; returns its loss, and the measure that decides; the loss again if a batch does not tell that."""
+    def _batch(self) -> Batch:
+        with on_device(self.device):
+            drawn = self.repetition.task.batch(self.step, self.spec.train.batch, self.data, self.world)
+        return Batch(*(onto(x, self.device) for x in drawn))
+
+    def _train_step(self) -> None:
+        """One step; its loss, and the measure that decides (the loss again if a batch does not tell that), stay on the
+        device until they are read."""
         begun = time.perf_counter()
         self.repetition.advise(
             self.step,
@@ -136,8 +154,7 @@ class Run:
             attention=lambda: self.evaluator.observe()[1],
         )
         self.evaluating += time.perf_counter() - begun
-        drawn = self.repetition.task.batch(self.step, self.spec.train.batch, self.data, self.world)
-        batch = Batch(*(x.to(self.device) for x in drawn))
+        batch = self._batch()
         self.model.train()
         if self.dropout:  # its noise follows from the step alone, so that a resumed run has the same
             torch.manual_seed(stream_seed(self.spec.seed, f"dropout {self.step}"))
@@ -154,21 +171,32 @@ class Run:
             begun = time.perf_counter()
             self.schedule.step(self.evaluator.evaluate("primary")["loss"])
             self.evaluating += time.perf_counter() - begun
-        value = loss.item()
-        self.repetition.learnt(value)
-        self.pending = (self.pending[0] + value, self.pending[1] + 1)
-        if not self.measured_in_training:
-            return value, value
-        measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean().item()
-        self.pending_measure += measure
-        return value, measure
+        measure = loss = loss.detach()
+        if self.measured_in_training:
+            measure = self.task.measures(outputs.detach(), batch)[self.task.decides].mean()
+        self.unread.append((loss, measure))
+
+    def _readings(self) -> list[tuple[float, float]]:
+        """What has not been read yet, from the device at once."""
+        found = numbers([x for pair in self.unread for x in pair])
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    def read(self) -> list[tuple[float, float]]:
+        """Read the losses and measures of the steps since the last read, and count them."""
+        found, self.unread = self._readings(), []
+        for loss, measure in found:
+            self.repetition.learnt(loss)
+            self.pending = (self.pending[0] + loss, self.pending[1] + 1)
+            self.pending_measure += measure if self.measured_in_training else 0.0
+            self.tracker.trained(measure)
+        return found
 
     def _grad_norm(self) -> float:
         """Of the last step: gradients stay until the next one; right after a restart only the stored norm is there."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         if not gradients:
             return self.grad_norm
-        return math.sqrt(sum(g.square().sum().item() for g in gradients))
+        return math.sqrt(sum(numbers([g.square().sum() for g in gradients])))
 
     def _add_row(self, on_row: Callable[["Run"], None], *, full: bool) -> None:
         begun = time.perf_counter()
@@ -181,6 +209,8 @@ class Run:
         self.rows.append(row)
         self.pending, self.pending_measure = (0.0, 0), 0.0
         self.tracker.evaluated(self.step, row[self.deciding], full=full)
+        if self.in_text is not None:
+            self.in_text.evaluated(self.step, row[COPY_IN_TEXT], full=full)
         self.next_row = next_measurement(self.step, self.spec.train.probe_every)
         self.evaluating += time.perf_counter() - begun
         on_row(self)
@@ -195,24 +225,25 @@ class Run:
         on_step: Callable[["Run"], None] = lambda run: None,
         at_least: int = 0,
     ) -> RunResult:
-        """Train until emergence (and `train.after` steps more, and `at_least` so many in all), until `train.max_steps`,
-        divergence, or `stop()`."""
+        """Train until emergence (and `train.after` steps more, `at_least` so many in all, and until `train.until` is
+        reached), until `train.max_steps`, divergence, or `stop()`."""
         at_least = max(at_least, self.spec.train.at_least)
         begun, before = time.perf_counter(), self.seconds
         if not self.rows:
             self._add_row(on_row, full=self.tracker.wants_full(0))
         while (status := self._ended(at_least, stop)) is None:
-            value, measure = self._train_step()
-            if _exploded(value):
-                status = "diverged"
-                break
-            self.tracker.trained(measure)
-            full = self.tracker.wants_full(self.step)
-            if full or self.step >= self.next_row:
-                self._add_row(on_row, full=full)
+            self._train_step()
+            if self._due():
+                if any(_exploded(loss) for loss, _ in self.read()):
+                    status = "diverged"
+                    break
+                full = self.tracker.wants_full(self.step)
+                if full or self.step >= self.next_row:
+                    self._add_row(on_row, full=full)
             self.seconds = before + time.perf_counter() - begun
             on_step(self)
         if status not in ("stopped", "diverged") and self.rows[-1]["step"] != self.step:
+            self.read()
             self._add_row(on_row, full=True)
         if _exploded(self.rows[-1][TEST_LOSS]):
             status = "diverged"
@@ -221,13 +252,19 @@ class Run:
         self.seconds = before + time.perf_counter() - begun
         return self.result(status)
 
+    def _due(self) -> bool:
+        """Are losses to be read after this step? Always at the same steps, also in a run that is resumed."""
+        return self.step % self.read_every == 0 or self.step >= min(self.next_row, self.spec.train.max_steps)
+
     def _ended(self, at_least: int, stop: Callable[[], bool]) -> Status | None:
         """What the run has come to at this step, or None where it goes on."""
         t, crossing, last = self.spec.train, self.tracker.last_crossing, self.rows[-1]
         if self.step and last["step"] == self.step and _exploded(last[TEST_LOSS]):
             return "diverged"
-        if crossing is not None and self.step >= max(crossing + t.after, at_least):
-            return "emerged"
+        if crossing is not None:
+            reached = self.in_text is not None and self.in_text.last_crossing is not None
+            if self.step >= max(t.last_step(crossing, until_reached=reached), at_least):
+                return "emerged"
         if self.step >= t.max_steps:
             return ("censored" if crossing is None else "emerged") if t.thresholds else "finished"
         return "stopped" if stop() else None
@@ -240,6 +277,7 @@ class Run:
             plateau_steps=plateau,
             threshold=thresholds[-1] if thresholds else None,
             crossings=dict(self.tracker.crossings),
+            crossings_in_text=None if self.in_text is None else dict(self.in_text.crossings),
             watched=list(thresholds),
             steps=self.step,
             final={k: v for k, v in self.rows[-1].items() if k != "step" and math.isfinite(v)},
@@ -287,6 +325,7 @@ class Run:
             maps=list(self.spec.train.maps),
             diversity=self.repetition.state_dict(),
             compare=list(self.spec.train.compare),
+            unread=self._readings(),
         )
 
     def _schedule_state(self) -> dict[str, Any]:
@@ -314,6 +353,10 @@ class Run:
         self.data.set_state(c.tensors["rng.data"])
         self.tracker = self.tracker.restore(c.watch, self.tracker.thresholds, self._seen(c))
         self.step, self.next_row = c.step, c.next_row
+        self.unread = [(loss, measure) for loss, measure in c.unread]
         self.rows = [renamed_row(row, "run") for row in c.rows]
+        if self.in_text is not None:
+            for row in self.rows:
+                self.in_text.evaluated(int(row["step"]), row[COPY_IN_TEXT], full=True)
         self.grad_norm, self.evaluating, self.pending_measure = c.grad_norm, c.evaluating, c.pending_measure
         self.pending, self.seconds, self.resumed_from = tuple(c.pending), c.seconds, c.step  # type: ignore[assignment]

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 
-def stream(seed: int, name: str) -> torch.Generator:
-    """The generator of the stream `name` ("target", "init", "data", ...) of run `seed`."""
-    return torch.Generator().manual_seed(stream_seed(seed, name))
+def stream(seed: int, name: str, device: str = "cpu") -> torch.Generator:
+    """The generator of the stream `name` ("target", "init", "data", ...) of run `seed`; each device draws otherwise."""
+    return torch.Generator(device).manual_seed(stream_seed(seed, name))
 
 
 def stream_seed(seed: int, name: str) -> int:

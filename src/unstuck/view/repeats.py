@@ -48,16 +48,26 @@ def _gain(answer: dict[str, Any]) -> str:
 
 
 def _formation(answer: dict[str, Any]) -> str:
-    doubt = " With so little to gain, they may form later or not at all." if answer["advantage"] < SMALL else ""
+    """When, by which law, and what that law assumes."""
     passes = (
         f"{answer['expected_passes']:.3g}" if answer["expected_passes"] < 100 else f"{answer['expected_passes']:,.0f}"
     )
-    return (
+    when = (
         f"Induction heads are expected at [bold]step {answer['expected_steps']:,.0f}[/bold] with batch"
-        f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or"
-        f" {passes} passes over this text"
-        " (10^5.7 √(batch × context) tokens, arXiv 2511.16893; for natural text that repeats enough)."
-        f"{doubt}"
+        f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or {passes} passes over this text"
+    )
+    law = "10^5.7 √(batch × context) tokens, arXiv 2511.16893"
+    burst = answer["equivalent_burst"]
+    offers = "" if burst is None else f" The text offers as much as a burst of {burst:.2g}."
+    if answer["expected_by"] == "published":
+        doubt = " With so little to gain, they may form later or not at all." if answer["advantage"] < SMALL else ""
+        return f"{when} ({law}; for natural text that repeats enough: {answer['expected_note']}).{offers}{doubt}"
+    low, high = answer["expected_interval"]
+    outside = f" Caution: {answer['expected_note']}." if answer["expected_note"] else ""
+    return (
+        f"{when} ({low:,.0f} to {high:,.0f}; law of our runs).{offers} Assumed, not tested: text with the same gain a"
+        f" token takes as long.{outside} The published law, the same for every text, says step"
+        f" {answer['published_steps']:,.0f} ({law})."
     )
 
 

@@ -11,6 +11,8 @@ from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim
 from unstuck.papers.plateaus import exponent_text
 
+from ._runs import Event
+
 NARROW = 0.2  # half of the width of a 95% interval that tells published exponents apart: they differ by 0.5 or more
 
 
@@ -36,11 +38,11 @@ INVERSE = Published("Zucchet et al. 2025, theory: 1/B, or 1/p", -1.0, -1.0)
 INVERSE_ROOT = Published("Zucchet et al. 2025, 1/sqrt(B)", -0.5, -0.5)
 
 
-def verdicts(law: PowerLaw | None, term: str, published: list[Published], grid: str) -> list[Claim]:
-    """The exponent of a term beside each published one: holds, holds with another exponent, or does not hold. None
-    where the published one lies in the interval, and the interval is wider than the question."""
+def verdicts(law: PowerLaw | None, term: str, published: list[Published], grid: str, event: Event) -> list[Claim]:
+    """The exponent of a term in the steps to an event beside each published one: holds, holds with another exponent, or
+    does not hold. None where the published one lies in the interval, and the interval is wider than the question."""
     if law is None:
-        return [Claim(f"exponent of {term}", "too few runs yet")]
+        return [Claim(f"exponent of {term}, {event.name}", "too few runs yet")]
     low, high = law.intervals[term]
     claims = []
     for p in published:
@@ -53,6 +55,6 @@ def verdicts(law: PowerLaw | None, term: str, published: list[Published], grid: 
             agrees, says = False, "holds with another exponent"
         else:
             agrees, says = False, "does not hold"
-        what = f"exponent of {term} in the steps, beside {p.who}"
+        what = f"exponent of {term} in the steps, {event.name}, beside {p.who}"
         claims.append(Claim(what, exponent_text(law, term), p.text, agrees, f"{says}; {grid}"))
     return claims

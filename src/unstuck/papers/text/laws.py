@@ -1,11 +1,14 @@
 """Steps until induction heads form, against batch, context, repetition and size, with power laws.
 
 A run is a GPT with two layers, attention only and layer normalisation, on the default corpus (1,024 BPE tokens). Heads
-have formed when the copying advantage is 2 nats. Runs that have not formed by their last step count as censored.
+have formed when the copying advantage is 2 nats on random sequences of one length. Where batch and context vary, a
+second event is timed too: 2 nats at the end of a context of text. A run goes on until it has both, at most twice as
+long as it took to the first. Runs that have not reached an event by their last step count as censored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,31 +19,22 @@ from unstuck.laws import PowerLaw
 from unstuck.papers.figure import Claim, Profile, once
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid, runs_in
-from unstuck.papers.plateaus import fit_or_none, law_text, plot_plateaus
+from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import legend_outside, note, panels
 
-from ._published import (
-    AOYAMA,
-    EQUAL_TOKENS,
-    INVERSE,
-    INVERSE_ROOT,
-    MUSAT,
-    ZUCCHET,
-    verdicts,
-)
+from ._published import AOYAMA, EQUAL_TOKENS, INVERSE, INVERSE_ROOT, MUSAT, ZUCCHET, verdicts
+from ._runs import ALONE, BOTH, BURST, IN_TEXT, LONG, SMALL, Event, blind_seeds
 
-SMALL = {"model.width": 16, "model.heads": 2, "train.max_steps": 40, "task.vocabulary": 256}  # a quick look
-BURST = 0.25  # share of sequences that repeat themselves where another size is varied
 LAW_BURST = 0.5  # with batch 8 some runs with 0.25 do not form by step 20,000; with 0.5 all pilot runs do
-LONG = 20_000  # steps at most
 CLEAN_AT = 6000  # step at which the loss on clean text is compared
 EQUAL = [(32, 64), (64, 32), (128, 16)]  # context, batch: 2,048 tokens a step
 NATURAL = [(8, 32), (32, 64), (128, 128)]  # batch, context
+Laws = Mapping[Event, PowerLaw | None]
 
 
 @dataclass(frozen=True)
 class TextFigure:
-    """Every run a dot over `x`, coloured by the value of `by`, and the law `formula` as lines."""
+    """Every run a dot over `x`, coloured by the value of `by`, and the law `formula` as lines; a panel an event."""
 
     title: str
     runs: Callable[[Profile], list[TieredRun]]
@@ -48,14 +42,15 @@ class TextFigure:
     by: str
     formula: str
     heading: str
-    claims: Callable[[pd.DataFrame, PowerLaw | None], list[Claim]]
+    claims: Callable[[pd.DataFrame, Laws], list[Claim]]
     fitted: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table  # the runs that the law is of
+    events: tuple[Event, ...] = (ALONE,)
     in_parts: bool = False  # a law of half a grid would mislead
     ALSO = ("width",)
 
     @once
-    def law(self, table: pd.DataFrame) -> PowerLaw | None:
-        return fit_or_none(self.fitted(table), self.formula)
+    def laws(self, table: pd.DataFrame) -> Laws:
+        return {event: fit_or_none(event.of(self.fitted(table)), self.formula) for event in self.events}
 
     def data(self, done: Finished) -> pd.DataFrame:
         """A row for each run, with the loss on text without and with repetition at one step."""
@@ -63,21 +58,25 @@ class TextFigure:
         return table if table.empty else table.merge(_losses(done.curves), on="run_id", how="left")
 
     def draw(self, table: pd.DataFrame) -> Picture:
-        picture, (ax,) = panels(width=5.8, height=4.0)
-        law = self.law(table)
+        picture, axes = panels(len(self.events), width=5.8, height=4.0)
         shown = table[table[self.x] > 0]  # the axis is logarithmic
-        drawn_law = law if set(self.fitted(shown)["run_id"]) == set(shown["run_id"]) else None
-        plot_plateaus(ax, shown, self.x, self.by, drawn_law, "steps until heads form (copying 2 nats)")
-        ax.set_ylim(top=ax.get_ylim()[1] * 2)
-        legend_outside(picture, ax)
-        note(ax, law_text(law))
-        ax.set_title(self.heading)
+        whole = set(self.fitted(shown)["run_id"]) == set(shown["run_id"])
+        for ax, (event, law) in zip(axes, self.laws(table).items(), strict=True):
+            plot_plateaus(ax, event.of(shown), self.x, self.by, law if whole else None, event.axis)
+            ax.set_ylim(top=ax.get_ylim()[1] * 2)
+            note(ax, law_text(law))
+            ax.set_title(self.heading)
+        legend_outside(picture, axes[-1])
         return picture
 
     def compare(self, table: pd.DataFrame) -> list[Claim]:
-        law = self.law(table)
-        fitted = [] if law is None else [Claim("runs fitted", f"{law.n} formed, {law.censored} not by their last step")]
-        return [*runs_in(table), *self.claims(table, law), *fitted]
+        laws = self.laws(table)
+        fitted = [
+            Claim(f"runs fitted, {event.name}", f"{law.n} formed, {law.censored} not by their last step")
+            for event, law in laws.items()
+            if law is not None
+        ]
+        return [*runs_in(table), *self.claims(table, laws), *fitted]
 
 
 def _losses(curves: pd.DataFrame) -> pd.DataFrame:
@@ -109,15 +108,18 @@ def _law_runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         fixed = {**SMALL, "task.burst": LAW_BURST}
         return grid("text", 1, [0], fixed, train__batch=[4, 8], task__context=[32, 48])
-    fixed = {"task.burst": LAW_BURST, "train.max_steps": 2 * LONG}
-    seeds = [0, 1, 2] if profile == "cpu" else list(range(5))
+    fixed = {"task.burst": LAW_BURST, "train.max_steps": 2 * LONG, **BOTH}
+    seeds = blind_seeds(3 if profile == "cpu" else 5)
     return grid("text", 1, seeds, fixed, train__batch=[8, 32, 128], task__context=[32, 64, 128])
 
 
-def _law_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
+def _law_claims(table: pd.DataFrame, laws: Laws) -> list[Claim]:
     where = f"batch 8 to 128, context 32 to 128, burst {LAW_BURST:g}"
-    claims = verdicts(law, "batch", [AOYAMA], where)
-    return [*claims, *verdicts(law, "context", [AOYAMA, MUSAT, ZUCCHET], where)]
+    claims = []
+    for event, law in laws.items():
+        claims += verdicts(law, "batch", [AOYAMA], where, event)
+        claims += verdicts(law, "context", [AOYAMA, MUSAT, ZUCCHET], where, event)
+    return claims
 
 
 # -- text without added repetition
@@ -127,10 +129,10 @@ def _natural_runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         return grid("text", 1, [0], SMALL)
     cells = [{"train.batch": batch, "task.context": context, "train.max_steps": LONG} for batch, context in NATURAL]
-    return [run for cell in cells for run in grid("text", 2, [0], cell)]
+    return [run for cell in cells for run in grid("text", 2, blind_seeds(1), cell)]
 
 
-def _natural_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
+def _natural_claims(table: pd.DataFrame, laws: Laws) -> list[Claim]:
     batch, context = (table[c].astype(str) for c in ("batch", "context"))
     cells = table.assign(cell="batch " + batch + ", context " + context)
     return [Claim(f"steps, by step {LONG:,} at most", means(cells, "cell"))]
@@ -146,7 +148,7 @@ def _equal_runs(profile: Profile) -> list[TieredRun]:
     for lag in ("random", "half"):
         for context, batch in EQUAL:
             fixed = {"task.context": context, "train.batch": batch, "task.burst": BURST, "task.lag": lag}
-            runs += grid("text", 1, range(5), {**fixed, "train.max_steps": LONG})
+            runs += grid("text", 1, blind_seeds(5), {**fixed, "train.max_steps": LONG, **BOTH})
     return runs
 
 
@@ -154,11 +156,20 @@ def _random_lag(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["lag"] == "random"]
 
 
-def _equal_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
+def _equal_claims(table: pd.DataFrame, laws: Laws) -> list[Claim]:
+    """Verdicts where the distance of the repetition is random. Where it is fixed, the exponents stand beside: a model
+    may then learn that distance instead of induction."""
     where = f"{', '.join(f'context {c} x batch {b}' for c, b in EQUAL)}; burst {BURST:g}, five seeds"
-    claims = verdicts(law, "context", [EQUAL_TOKENS, ZUCCHET, MUSAT], where)
-    for lag, rows in table.groupby("lag"):
-        claims.append(Claim(f"steps by context, repetition at {_DISTANCE[str(lag)]}", means(rows, "context")))
+    claims = []
+    for event, law in laws.items():
+        claims += verdicts(law, "context", [EQUAL_TOKENS, ZUCCHET, MUSAT], where, event)
+    for event in laws:
+        fixed = fit_or_none(event.of(table[table["lag"] == "half"]), "context")
+        text = "too few runs yet" if fixed is None else exponent_text(fixed, "context")
+        claims.append(Claim(f"exponent of context, {event.name}, repetition at {_DISTANCE['half']}", text))
+    for (lag, rows), event in product(table.groupby("lag"), laws):
+        what = f"steps by context, {event.name}, repetition at {_DISTANCE[str(lag)]}"
+        claims.append(Claim(what, means(event.of(rows), "context")))
     return claims
 
 
@@ -171,16 +182,16 @@ def _repetition_runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         return grid("text", 1, [0], SMALL, task__burst=[0.25, 0.5])
     fixed = {"train.max_steps": LONG, "train.at_least": CLEAN_AT}
-    return grid("text", 1, range(3), fixed, task__burst=[0.0, 0.02, 0.05, 0.1, 0.25, 0.5])
+    return grid("text", 1, blind_seeds(3), fixed, task__burst=[0.0, 0.02, 0.05, 0.1, 0.25, 0.5])
 
 
 def _some(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["burst"] > 0]
 
 
-def _repetition_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
+def _repetition_claims(table: pd.DataFrame, laws: Laws) -> list[Claim]:
     where = "burst 0.02 to 0.5, batch 32, context 64"
-    claims = verdicts(law, "burst", [INVERSE, INVERSE_ROOT], where)
+    claims = verdicts(laws[ALONE], "burst", [INVERSE, INVERSE_ROOT], where, ALONE)
     claims.append(Claim("steps by share of sequences that repeat", means(table, "burst")))
     known = table.dropna(subset=[CLEAN_LOSS]) if CLEAN_LOSS in table else table[:0]
     if len(known):
@@ -196,18 +207,17 @@ def _size_runs(profile: Profile) -> list[TieredRun]:
     if profile == "quick":
         return grid("text", 1, [0], {**SMALL, "task.burst": BURST}, model__heads=[1, 2])
     fixed = {"task.burst": BURST, "train.max_steps": LONG}
-    return grid("text", 2, range(3), fixed, model__heads=[1, 2, 4, 8], model__width=[64, 128, 256])
+    return grid("text", 2, blind_seeds(3), fixed, model__heads=[1, 2, 4, 8], model__width=[64, 128, 256])
 
 
-def _size_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
+def _size_claims(table: pd.DataFrame, laws: Laws) -> list[Claim]:
+    law = laws[ALONE]
     if law is None:
         return [Claim("exponents of heads and width", "too few runs yet")]
     claims = []
     for term, aoyama, baherwani in (("heads", "0", "below 0"), ("width", "0", "about 0")):
-        low, high = law.intervals[term]
-        text = f"{law.exponents[term]:.2f} ({low:.2f} to {high:.2f})"
         said = f"Aoyama et al. 2025: {aoyama}; Baherwani et al. 2026: {baherwani}"
-        claims.append(Claim(f"exponent of {term} in the steps", text, said))
+        claims.append(Claim(f"exponent of {term} in the steps", exponent_text(law, term), said))
     return [*claims, Claim("steps by heads", means(table, "heads")), Claim("steps by width", means(table, "width"))]
 
 
@@ -221,6 +231,7 @@ FIGURES: dict[str, TextFigure] = {
         heading="2,048 tokens a step",
         claims=_equal_claims,
         fitted=_random_lag,
+        events=(ALONE, IN_TEXT),
     ),
     "text-law": TextFigure(
         "text-law: steps until induction heads form, against batch and context",
@@ -230,6 +241,7 @@ FIGURES: dict[str, TextFigure] = {
         formula="batch + context",
         heading=f"burst {LAW_BURST:g}",
         claims=_law_claims,
+        events=(ALONE, IN_TEXT),
     ),
     "text-natural": TextFigure(
         "text-natural: induction heads on text without added repetition",

@@ -1,9 +1,10 @@
 """text-fleet: thirty seeds of one setting and twenty runs that cannot form induction heads: does an early sign tell?
 
 The sign is a score of a previous-token head in the first layer that passes 0.10, the event a copying advantage of 2
-nats. An unreviewed pre-registered study on a synthetic language has the published values. Runs that cannot succeed:
-text whose repeated bigrams are removed, a model of one layer, and a trigram language, in which the previous token is
-needed but copying gains nothing.
+nats. The combined sign also asks for an in-context gain: held-out text has become easier late in the context than
+early. An unreviewed pre-registered study on a synthetic language has the published values; which gain it asks for is
+not known to us. Runs that cannot succeed: text whose repeated bigrams are removed, a model of one layer, and a trigram
+language, in which the previous token is needed but copying gains nothing.
 """
 
 from typing import Any
@@ -21,12 +22,16 @@ from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.style import BLUE, GREEN, ORANGE, PURPLE, legend_outside, panels
 
-from .laws import BURST, SMALL
+from ._runs import BURST, SMALL, blind_seeds
 
 Array = NDArray[np.float64]
 BUDGET = 8000  # steps of every run at most: three times what the pilot runs took
 AFTER = 500  # steps to go on after formation, to see a sign that comes late
 ALARM = 0.10  # the published level of the previous-token score
+#: Nats by which the in-context score must rise. In two pilot runs of 2,300 steps (seed 1000) it stayed below 0.04 in
+#: the trigram language and passed 0.05 in repeating text before heads formed.
+GAIN = 0.05
+RECENT = 1.5  # a row's in-context score is the mean over the rows since step / 1.5: one row rests on 64 sequences
 SETTINGS: dict[str, dict[str, Any]] = {  # what each kind of run has beside the default
     "repeating text": {"task.burst": BURST},
     "repeats removed": {"task.bigrams": "stripped"},
@@ -41,7 +46,7 @@ POSITIVE = "repeating text"
 def runs(profile: Profile) -> list[TieredRun]:
     found = []
     for name, settings in SETTINGS.items():
-        seeds = range(1 if profile == "quick" else SEEDS[name])
+        seeds = [0] if profile == "quick" else blind_seeds(SEEDS[name])
         fixed = {"train.max_steps": BUDGET, "train.after": AFTER, **settings} | (SMALL if profile == "quick" else {})
         found += grid("text", 1, seeds, fixed)
     return found
@@ -100,7 +105,7 @@ def first_passed(steps: Array, values: Array, level: float) -> float:
 
 
 def events(table: pd.DataFrame) -> pd.DataFrame:
-    """For each run: when the sign came, when heads formed."""
+    """For each run: when the sign came, when the combined one did, when heads formed."""
     rows = []
     for run_id, run in table.groupby("run_id", sort=False):
         steps = run[STEP].to_numpy(dtype=float)
@@ -110,11 +115,31 @@ def events(table: pd.DataFrame) -> pd.DataFrame:
                 "run_id": run_id,
                 "kind": run["kind"].iloc[0],
                 "alarm": first_passed(steps, run["previous_token"].to_numpy(dtype=float), ALARM),
+                "both": combined_alarm(run),
                 "event": float(run["plateau_steps"].iloc[0]) if emerged else float("inf"),
                 "last": steps[-1],
             }
         )
     return pd.DataFrame(rows)
+
+
+def in_context_gain(steps: Array, scores: Array) -> Array:
+    """By how much the in-context score is above its start, as a mean over recent rows.
+
+    Examples:
+        >>> in_context_gain(np.array([0.0, 10.0, 12.0, 20.0]), np.array([0.1, 0.1, 0.3, 0.5])).round(3).tolist()
+        [0.0, 0.0, 0.1, 0.3]
+    """
+    recent = (steps[None] <= steps[:, None]) & (steps[None] >= steps[:, None] / RECENT)
+    return recent @ scores / recent.sum(1) - scores[0]
+
+
+def combined_alarm(run: pd.DataFrame) -> float:
+    """The first row at which the previous-token score and the in-context gain both have their level; infinite if
+    none."""
+    steps, previous, score = (run[c].to_numpy(dtype=float) for c in (STEP, "previous_token", IN_CONTEXT_SCORE))
+    both = (previous >= ALARM) & (in_context_gain(steps, score) >= GAIN)
+    return float(steps[both.argmax()]) if both.any() else float("inf")
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -145,20 +170,26 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         spread = formed["event"].max() / formed["event"].min()
         claims.append(Claim("latest over earliest formation", f"{spread:.2f} times", "1.3 times"))
         claims += _sign(formed)
-    for kinds, published in ((("repeats removed", "one layer"), "0 of 15"), (("trigram language",), "10 of 10")):
-        claims.append(
-            Claim(f"{' or '.join(kinds)}: runs with the sign, by step {BUDGET:,}", _alarms(found, *kinds), published)
-        )
+    for kinds, *published in (
+        (("repeats removed", "one layer"), "0 of 15", None),
+        (("trigram language",), "10 of 10", "none of 10"),
+    ):
+        for name, column, theirs in zip(("sign", "combined sign"), ("alarm", "both"), published, strict=True):
+            what = f"{' or '.join(kinds)}: runs with the {name}, by step {BUDGET:,}"
+            claims.append(Claim(what, _alarms(found, column, *kinds), theirs, note=_RULES[column]))
     for kind in list(SETTINGS)[1:]:
         part = found[found["kind"] == kind]
-        claims.append(Claim(f"{kind}: runs with the sign", _alarms(found, kind)))
+        claims.append(Claim(f"{kind}: runs with the sign", _alarms(found, "alarm", kind)))
         claims.append(Claim(f"{kind}: runs that formed heads", f"{np.isfinite(part['event']).sum()} of {len(part)}"))
     return claims
 
 
-def _alarms(found: pd.DataFrame, *kinds: str) -> str:
+_RULES = {"alarm": "", "both": f"in-context gain of {GAIN:g} nats: our level, the published one is not known to us"}
+
+
+def _alarms(found: pd.DataFrame, column: str, *kinds: str) -> str:
     part = found[found["kind"].isin(kinds)]
-    return f"{np.isfinite(part['alarm']).sum()} of {len(part)}"
+    return f"{np.isfinite(part[column]).sum()} of {len(part)}"
 
 
 def _sign(formed: pd.DataFrame) -> list[Claim]:
@@ -170,6 +201,11 @@ def _sign(formed: pd.DataFrame) -> list[Claim]:
     ratio = formed["event"] / alarm
     return [
         Claim("runs in which the sign came before formation", f"{len(before)} of {len(formed)}", "all"),
+        Claim(
+            "runs in which the combined sign came before formation",
+            f"{(formed['both'] < formed['event']).sum()} of {len(formed)}",
+            note=_RULES["both"],
+        ),
         Claim("rank correlation of sign and formation", f"{rho:.2f}", "0.98"),
         Claim("median lead, share of the steps to formation", f"{(1 - alarm / formed['event']).median():.0%}", "15%"),
         Claim("formation over sign, median", f"{ratio.median():.2f} times", "1.19 times"),

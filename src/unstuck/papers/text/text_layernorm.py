@@ -17,7 +17,7 @@ from unstuck.papers.lab import TieredRun, grid, runs_in
 from unstuck.papers.plateaus import explain_triangles, plot_runs
 from unstuck.papers.style import BLUE, ORANGE, log_steps, panels
 
-from .laws import BURST, LONG, SMALL
+from ._runs import BURST, LONG, SMALL, blind_seeds
 
 ALSO = ("mlp",)
 NAMES: Mapping[tuple[bool, bool], str] = {
@@ -30,7 +30,7 @@ NAMES: Mapping[tuple[bool, bool], str] = {
 
 def runs(profile: Profile) -> list[TieredRun]:
     fixed = {"task.burst": BURST, "train.max_steps": LONG} | (SMALL if profile == "quick" else {})
-    seeds = [0] if profile == "quick" else range(5)
+    seeds = [0] if profile == "quick" else blind_seeds(5)
     return grid("text", 1, seeds, fixed, model__layer_norm=[False, True], model__mlp=[False, True])
 
 

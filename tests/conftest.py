@@ -1,4 +1,4 @@
-"""What more than one file of tests needs: where the screenshots of README and docs go, W&B without a network."""
+"""What more than one file of tests needs: where caches and the docs' screenshots go, W&B without a network."""
 
 from pathlib import Path
 
@@ -7,6 +7,14 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--screenshots", type=Path, default=None, help="write the docs' screenshots into this directory")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_directory(tmp_path_factory):
+    """A place of our own for the indexes of stores, in this process and in those that it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,25 @@ def test_the_table_is_sorted_filtered_and_compared(page, dashboard):
     assert set(column(page, "status")) == {"emerged"}
 
 
+def test_rows_come_page_by_page_and_then_as_they_change(page, tmp_path, monkeypatch):
+    monkeypatch.setattr("unstuck.view.dashboard.runs.PAGE", 5)
+    store = a_store(tmp_path / "runs", 24)
+    with Server(store) as address:
+        page.goto(f"{address}/#runs")
+        expect(rows(page)).to_have_count(24)
+        assert column(page, "run_id") == [f"{i:016x}" for i in range(24)]
+        directory = RunDirectory(store / f"{17:016x}")
+        status = directory.status()
+        directory.write_status(status | {"result": status["result"] | {"steps": 98765}})
+        (store / f"{3:016x}").rename(store / "zz")
+        expect(page.locator("tr[data-run='zz']")).to_be_visible()
+        assert column(page, "run_id") == [*(f"{i:016x}" for i in range(24) if i != 3), "zz"]
+        assert column(page, "steps")[16] == "98765"
+    asked = [url for url in page.asked if "/api/runs" in url]
+    assert sum("after=" in url for url in asked) == 4
+    assert sum("?" not in url or url.endswith("?") for url in asked) == 1  # all others asked for changes
+
+
 def test_a_law_is_fitted_and_predicts(page, dashboard):
     page.goto(f"{dashboard}/#laws")
     expect(page.locator("#terms tr")).to_have_count(2)

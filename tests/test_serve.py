@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from dashboards import Server
 from refusals import names, refused
 from stores import a_store
 from unstuck.cli import main
+from unstuck.forecast.forecaster import Forecaster
+from unstuck.store.index import RunIndex
 from unstuck.store.store import RunDirectory
 from unstuck.theory import Flow, linearised
 from unstuck.view.dashboard.app import make_app
@@ -225,3 +228,102 @@ def test_a_hundred_page_loads_at_once(store):
     assert {answer.status_code for page in pages for answer in page} == {200}
     for answers in zip(*pages, strict=True):
         assert len({answer.content for answer in answers}) == 1  # all got the same
+
+
+# -- the runs, page by page and by what has changed
+
+
+def test_after_the_first_answer_only_what_has_changed_is_told(client, store):
+    first = client.get("/api/runs").json()
+    assert first["first"]
+    assert first["total"] == 12
+    change = RunDirectory(store / f"{3:016x}")
+    change.write_status(change.status() | {"result": change.status()["result"] | {"steps": 4321}})
+    RunDirectory(store / f"{4:016x}").path.rename(store / "moved")
+    later = client.get("/api/runs", params={"since": first["version"]}).json()
+    assert "first" not in later
+    assert later["columns"] == first["columns"]
+    assert later["removed"] == [f"{4:016x}"]
+    told = {row[0]: row for row in later["rows"]}
+    assert told[f"{3:016x}"][first["columns"].index("steps")] == 4321
+    assert {f"{3:016x}", "moved"} <= set(told)
+    known = {row[0]: row for row in first["rows"]} | told
+    assert sorted(known.values()) != sorted(row for row in first["rows"])
+    known.pop(f"{4:016x}")
+    assert sorted(known.values()) == client.get("/api/runs").json()["rows"]
+
+
+@pytest.mark.parametrize(
+    "since", ["", "1", "x.1", "0" * 5000, "{name}.0", "{name}.99", "{name}.-1", "{name}.1e3", "{name}"]
+)
+def test_a_version_that_is_not_ours_gets_the_first_rows(client, since):
+    first = client.get("/api/runs").json()
+    again = client.get("/api/runs", params={"since": since.format(name=first["version"].partition(".")[0])}).json()
+    assert again == first
+
+
+def test_pages_follow_one_another_while_runs_come_and_go(client, store, monkeypatch):
+    monkeypatch.setattr("unstuck.view.dashboard.runs.PAGE", 5)
+    found = client.get("/api/runs").json()
+    rows, total = found["rows"], found["total"]
+    assert (len(rows), total) == (5, 12)
+    RunDirectory(store / f"{0:016x}").path.rename(store / "zz")  # before the page that comes next
+    while page := client.get("/api/runs", params={"after": rows[-1][0]}).json()["rows"]:
+        rows += page
+    assert [row[0] for row in rows] == [*(f"{i:016x}" for i in range(12)), "zz"]
+    change = client.get("/api/runs", params={"since": found["version"]}).json()
+    assert change["removed"] == [f"{0:016x}"]
+
+
+def test_one_slow_look_at_the_directory_holds_up_no_other_request(client, monkeypatch):
+    """While one request reads the store, others get what is known; theory does not wait at all."""
+    first = client.get("/api/runs").json()
+    entered, go_on = threading.Event(), threading.Event()
+    look = RunIndex.look
+
+    def slow(self):
+        entered.set()
+        assert go_on.wait(60)
+        return look(self)
+
+    monkeypatch.setattr(RunIndex, "look", slow)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.get, "/api/runs")
+        assert entered.wait(60)
+        monkeypatch.setattr(RunIndex, "look", look)
+        assert client.get("/api/runs").json()["version"] == first["version"]
+        assert client.get("/api/theory?T=64&d=16").status_code == 200
+        assert client.get("/api/curve?run=" + "0" * 16).status_code == 200
+        assert not waiting.done()
+        go_on.set()
+        assert waiting.result().status_code == 200
+
+
+def test_a_large_store_is_given_a_rest(client, store, monkeypatch):
+    """Looks that are slow are rare; when the rest is over, what has changed is seen."""
+    monkeypatch.setattr("unstuck.view.dashboard.runs.SLOW", 0.0)
+    monkeypatch.setattr("unstuck.view.dashboard.runs.REST", 10**9)
+    now = [100.0]
+    monkeypatch.setattr("unstuck.view.dashboard.runs.time.monotonic", lambda: now[0])
+    first = client.get("/api/runs").json()
+    RunDirectory(store / f"{0:016x}").path.rename(store / "zz")
+    assert client.get("/api/runs").json() == first
+    now[0] += 5.1
+    assert client.get("/api/runs").json()["rows"][-1][0] == "zz"
+
+
+def test_a_forecast_is_made_again_only_when_the_curve_has_changed(client, store, monkeypatch):
+    made = []
+    predict = Forecaster.predict
+    monkeypatch.setattr(Forecaster, "predict", lambda self, curve: made.append(len(curve)) or predict(self, curve))
+    directory = RunDirectory(store / ("0" * 16))
+    curve = pd.read_csv(ROOT / "examples" / "stuck-watched.csv")
+    directory.write_curve(curve)
+    directory.write_status({"state": "running", "step": 873})
+    with directory.lock():
+        answers = [client.get("/api/runs").json()["running"] for _ in range(3)]
+        assert made == [len(curve)]
+        assert answers[0] == answers[1] == answers[2]
+        directory.write_curve(curve[:-5])
+        client.get("/api/runs")
+        assert made == [len(curve), len(curve) - 5]

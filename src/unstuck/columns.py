@@ -146,7 +146,7 @@ def renamed(frame: pd.DataFrame, source: Source | Callable[[], Source]) -> pd.Da
     if not old:
         return frame
     whose = source() if callable(source) else source
-    return frame.rename(columns={c: _renamed(c, whose) for c in old})
+    return frame.set_axis([_renamed(str(c), whose) for c in frame], axis=1)
 
 
 def renamed_row(row: Mapping[str, float], source: Source) -> Row:

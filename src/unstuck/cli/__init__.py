@@ -1,6 +1,7 @@
 """The command `unstuck`. A command's module is imported when the command is called, so that `unstuck --help` and
 `unstuck predict` wait neither for torch nor for pandas."""
 
+import gc
 import io
 import signal
 import sys
@@ -165,4 +166,6 @@ def entry() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops as Ctrl-C does
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # all ends with the process: a last collection would go through every module for nothing (0.2 s)
+    sys.exit(code)

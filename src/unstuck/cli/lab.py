@@ -18,7 +18,7 @@ from unstuck.runner.memory import keep_freed_memory
 from unstuck.runner.on_ray import run_on_ray
 from unstuck.runner.sweep import expand, run_sweep
 from unstuck.store.store import Store
-from unstuck.view.runs import explain_run_costs
+from unstuck.view.run_costs import explain_run_costs
 from unstuck.view.terminal import explain_run, live
 
 from .common import Json, bar, processes, real, say, warnings_as_sentences, whole

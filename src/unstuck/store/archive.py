@@ -125,20 +125,38 @@ class ArchivedRun:
         return _row_group(path, version, place)
 
 
-_INDEXES: dict[Path, tuple[tuple[tuple[str, Version], ...], dict[str, ArchivedRun]]] = {}  # as the files were then
+@dataclass(frozen=True)
+class _Archive:
+    """What all shards of a directory hold, as their files were then."""
+
+    shards: tuple[tuple[str, Version], ...]
+    runs: Mapping[str, ArchivedRun]
+    is_whole: bool  # could all shards be read?
+
+
+_KNOWN: dict[Path, _Archive] = {}
 
 
 def archived_runs(directory: Path) -> Mapping[str, ArchivedRun]:
     """The runs of all shards in a directory, by id; of a run that several shards hold, the one with the most steps. A
     damaged shard is named in a warning when it is first read, and the rest goes on."""
-    shards = tuple(_shards(directory))
-    known = _INDEXES.get(directory)
-    if known is None or known[0] != shards:
-        known = _INDEXES[directory] = shards, _index(shards)
-    return known[1]
+    return _archive(directory).runs
 
 
-def _shards(directory: Path) -> Iterable[tuple[str, Version]]:
+def is_whole(directory: Path) -> bool:
+    """Can all shards in a directory be read?"""
+    return _archive(directory).is_whole
+
+
+def _archive(directory: Path) -> _Archive:
+    shards = tuple(shard_versions(directory))
+    known = _KNOWN.get(directory)
+    if known is None or known.shards != shards:
+        known = _KNOWN[directory] = _read_shards(shards)
+    return known
+
+
+def shard_versions(directory: Path) -> Iterable[tuple[str, Version]]:
     """The files that list the runs of a shard, by name, and how they are now; links are left out."""
     if not directory.is_symlink() and directory.is_dir():
         with os.scandir(directory) as entries:
@@ -147,19 +165,21 @@ def _shards(directory: Path) -> Iterable[tuple[str, Version]]:
                     yield entry.path, version_of(entry)
 
 
-def _index(shards: Iterable[tuple[str, Version]]) -> dict[str, ArchivedRun]:
+def _read_shards(shards: tuple[tuple[str, Version], ...]) -> _Archive:
     index: dict[str, ArchivedRun] = {}
+    whole = True
     for name, version in shards:
         path = Path(name)
         try:
             runs = read_shard(path, version)
         except Exception as e:  # pyarrow has many ways to say that a file is not its own
             warn_damaged(path, type(e).__name__)
+            whole = False
             continue
         for run in runs:
             if run.run_id not in index or run.steps > index[run.run_id].steps:
                 index[run.run_id] = run
-    return index
+    return _Archive(shards, index, whole)
 
 
 @lru_cache(maxsize=4096)

@@ -139,7 +139,8 @@ def checked_table(read: Callable[[], pd.DataFrame | None], path: Path, needed: s
             raise ValueError("columns are missing")
         if not all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
             table = table.apply(pd.to_numeric, errors="coerce")
-        return table[table["step"].notna()]
+        there = table["step"].notna().to_numpy()
+        return table if there.all() else table[there]
     except Exception as e:  # pyarrow has many ways to say that a file is not its own
         warn_damaged(path, type(e).__name__)
         return None

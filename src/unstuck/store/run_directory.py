@@ -26,6 +26,7 @@ from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_che
 from unstuck.store.locks import hold, is_held
 from unstuck.store.reading import has_rows, is_own_file, read_spec, read_status, read_table, warn_damaged
 from unstuck.store.result import Result
+from unstuck.store.scan import holds_run
 from unstuck.store.table import flatten, summary
 
 R = TypeVar("R")
@@ -124,14 +125,18 @@ class RunDirectory:
 
     def row(self) -> dict[str, Any] | None:
         """The run as a row of a store's table, or None where its files are missing or damaged."""
+        row = self.recorded_row()
+        if row is not None and row["status"] == "running" and not self.is_locked():
+            row["status"] = "interrupted"
+        return row
+
+    def recorded_row(self) -> dict[str, Any] | None:
+        """The same from its files alone: a run that no process works on any more may say that it is running."""
         spec, status = self.spec(), self.status()
         if spec is None or status is None:
             return None
         # Its name is that of the directory, whatever the specification says.
-        row = {"run_id": None} | flatten(spec) | summary(status, _result(status)) | {"run_id": self.path.name}
-        if row["status"] == "running" and not self.is_locked():
-            row["status"] = "interrupted"
-        return row
+        return {"run_id": None} | flatten(spec) | summary(status, _result(status)) | {"run_id": self.path.name}
 
     def write_spec(self, spec: RunSpec) -> None:
         self._write("spec.yaml", _yaml(spec.as_dict()))
@@ -230,11 +235,6 @@ class RunDirectory:
 
     def _replace(self, name: str, write: Callable[[str], object]) -> None:
         replace_file(self.path / name, write)
-
-
-def holds_run(path: Path) -> bool:
-    """Are there files of a run in a directory?"""
-    return path.is_dir() and any((path / name).exists() for name in ("status.json", "spec.yaml"))
 
 
 def _result(status: dict[str, Any] | None) -> Result | None:

@@ -1,7 +1,5 @@
 """How the command prints: consoles, tables, durations."""
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 
@@ -29,10 +27,3 @@ def duration(hours: float) -> str:
     if seconds < 1:
         return "under 1 s"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
-
-
-def shown(value: Any, digits: int = 4) -> str:
-    """A value as text; a dash for a missing one."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from unstuck.view.console import console, duration, new_table, print_rows, shown
+from unstuck.view.console import console, duration, new_table, print_rows
+from unstuck.view.plain_table import shown
 
 _COLOURS = {"agrees": "green", "differs": "red", "new": "cyan", "beside": "cyan"}
 

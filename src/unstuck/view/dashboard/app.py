@@ -10,6 +10,7 @@ import re
 import secrets
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,14 +55,15 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
         "/api/theory": lambda r: theory(
             _whole(r, "T", 512), _whole(r, "d", 64), _whole(r, "B", 1), _real(r, "p", 0.0), _kind(r)
         ),
-        "/api/runs": lambda r: reader.table(),
+        "/api/runs": lambda r: reader.table(since=_word(r, "since"), after=_word(r, "after")),
         "/api/curve": lambda r: reader.curve(_word(r, "run")),
         "/api/attention": lambda r: reader.attention(_word(r, "run")),
         "/api/law": lambda r: reader.law(_word(r, "formula"), r.query_params.getlist("where"), _sizes(r)),
     }
-    # One answer at a time: SciPy and the flow silence warnings for the whole process while they compute.
+    # One at a time: SciPy and the flow silence warnings for the whole process while they compute.
     lock = threading.Lock()
-    routes = [Route(path, _json(answer, lock)) for path, answer in answers.items()]
+    alone = ("/api/theory", "/api/law")
+    routes = [Route(path, _json(answer, lock if path in alone else nullcontext())) for path, answer in answers.items()]
     routes += [
         Route("/", _file(STATIC / "app.html", "text/html")),
         Route("/app.js", _file(STATIC / "app.js", "text/javascript")),
@@ -94,7 +96,7 @@ def _refusal(request: Request, token: str | None) -> Response | None:
     return PlainTextResponse("This dashboard needs its token: open the address that `unstuck serve` printed.", 403)
 
 
-def _json(answer: Answer, lock: threading.Lock) -> Callable[[Request], Awaitable[Response]]:
+def _json(answer: Answer, lock: AbstractContextManager[Any]) -> Callable[[Request], Awaitable[Response]]:
     def text(request: Request) -> str:
         with lock:
             return json.dumps(answer(request), allow_nan=False)

@@ -1,11 +1,22 @@
-"""What the dashboard shows of the runs in a directory: read at every request, never written."""
+"""What the dashboard shows of the runs in a directory, which is never written.
+
+The page asks for the runs every two seconds. It gets the first rows, then the others page by page, then only rows that
+have changed. One request at a time looks at the directory; the others are answered with what the last look has found.
+"""
 
 import math
 import re
+import secrets
+import threading
+import time
+from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
@@ -13,10 +24,34 @@ from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.laws.tables import where as where_rows
-from unstuck.store.store import RunDirectory, Store
-from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
+from unstuck.store.index import RunIndex, RunTable
+from unstuck.store.reading import Version, version_of
+from unstuck.store.store import RunDirectory
+from unstuck.view.columns import telling_columns
+from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, rows_of
 
 POINTS = 300  # of a curve
+PAGE = 1000  # rows of an answer
+MOST_RUNNING = 100  # runs in training whose forecasts are told
+SLOW = 0.1  # seconds of CPU time: a look at the directory that takes longer is followed by a rest,
+REST, LONGEST_REST = 10, 5.0  # so many times as long, and at most so many seconds: a large store takes 0.1 to 0.2 cores
+
+
+@dataclass(frozen=True)
+class View:
+    """The runs at one time: what the page is told of all of them."""
+
+    runs: RunTable
+    version: str
+    columns: list[str]
+    law: dict[str, str]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        return self.runs.frame
+
+    def rows(self, places: slice | NDArray[np.int64]) -> list[list[Any]]:
+        return rows_of(self.table.iloc[places], self.columns)
 
 
 class Reader:
@@ -29,28 +64,65 @@ class Reader:
             )
         store = directory / "store"  # as in what `unstuck reproduce --out DIR` wrote
         self.root = (store if store.is_dir() else directory).resolve()
-        self._rows: dict[str, tuple[list[int], dict[str, Any] | None]] = {}  # by run, with the age of its files
+        self._index = RunIndex(self.root, links=False)
+        self._name = secrets.token_hex(4)  # of this server in versions, which mean nothing to another
+        self._view: View | None = None
+        self._looking = threading.Lock()
+        self._rest = 0.0  # the time before which the directory is not looked at again
+        self._forecasts: dict[str, tuple[Version, str | None]] = {}  # of runs in training, by the state of their curve
         self._fitted: dict[str, dict[str, Any]] = {}  # the last answer, by the request and its runs
 
-    def table(self) -> dict[str, Any]:
-        """Columns and rows of all runs; progress and forecast of those in training; measures; a first law."""
-        table = self._table()
-        if table.empty:
-            return {"columns": [], "rows": [], "running": [], "measures": MEASURES, "law": {}}
-        columns, rows = table_of(table)
-        running = []
-        for run_id in table.loc[table["status"] == "running", "run_id"]:
-            directory = self.run(str(run_id))
-            spec, status = directory.spec() or {}, directory.status() or {}
-            running.append(
-                {
-                    "run_id": str(run_id),
-                    "step": int(status.get("step", 0)),
-                    "of": plain(spec.get("train", {}).get("max_steps")),
-                    "forecast": self._forecast(directory),
-                }
-            )
-        return {"columns": columns, "rows": rows, "running": running, "measures": MEASURES, "law": _first_law(table)}
+    def table(self, since: str = "", after: str = "") -> dict[str, Any]:
+        """The first rows and all that belongs to them; after a run the next ones; since a version only rows that have
+        changed, and the names of runs that are gone. Each answer names the columns: if they are others than before,
+        rows that have been told before are worth nothing."""
+        view = self._look()
+        told: dict[str, Any] = {"version": view.version, "columns": view.columns, "total": len(view.runs.names)}
+        if after:
+            start = bisect_right(view.runs.names, after)
+            return told | {"rows": view.rows(slice(start, start + PAGE))}
+        told["running"] = self._running(view)
+        known = re.fullmatch(rf"{self._name}\.([0-9]{{1,15}})", since)
+        changes = None if known is None else view.runs.changes(int(known[1]))
+        if changes is not None and len(changes[0]) <= PAGE:
+            return told | {"rows": view.rows(changes[0]), "removed": changes[1]}
+        return told | {"first": True, "rows": view.rows(slice(PAGE)), "measures": MEASURES, "law": view.law}
+
+    def _look(self) -> View:
+        """The runs as they are now, or as they were if another request looks at them now."""
+        view = self._view
+        if self._looking.acquire(blocking=view is None):
+            try:
+                if time.monotonic() >= self._rest:
+                    begun = time.thread_time()
+                    view = self._view = self._new_view()
+                    took = time.thread_time() - begun
+                    self._rest = time.monotonic() + min(REST * took if took > SLOW else 0.0, LONGEST_REST)
+            finally:
+                self._looking.release()
+        assert self._view is not None
+        return self._view if view is None else view
+
+    def _new_view(self) -> View:
+        runs = self._index.look()
+        if self._view is not None and self._view.runs is runs:
+            return self._view
+        columns = telling_columns(runs.frame) if runs.names else []
+        return View(runs, f"{self._name}.{runs.version}", columns, _first_law(runs.frame))
+
+    def _running(self, view: View) -> list[dict[str, Any]]:
+        """Progress and forecast of the first runs in training."""
+        if not view.runs.names:
+            return []
+        running = view.table[view.table["status"] == "running"][:MOST_RUNNING]
+        told, known = [], {}
+        for row in running.to_dict("records"):
+            run_id, most = str(row["run_id"]), plain(row.get("train.max_steps", row.get("max_steps")))
+            known[run_id] = self._forecast(run_id)
+            step = int(plain(float(row["steps"])) or 0)
+            told.append({"run_id": run_id, "step": step, "of": most, "forecast": known[run_id][1]})
+        self._forecasts = known
+        return told
 
     def run(self, run_id: str) -> RunDirectory:
         if len(run_id.encode(errors="replace")) > 255:
@@ -67,7 +139,8 @@ class Reader:
         curve = directory.curve()
         if curve is None or not len(curve):
             return {"run_id": run_id, "curve": {}, "band": []}
-        end = (directory.row() or {}).get("plateau_steps")
+        result = directory.result()
+        end = None if result is None else result.plateau_steps
         before = curve if end is None else curve.truncate(end)
         return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
 
@@ -77,13 +150,13 @@ class Reader:
 
     def law(self, formula: str, conditions: list[str], sizes: dict[str, float]) -> dict[str, Any]:
         """A law of the runs that meet all conditions, its residuals, and its prediction for a size."""
-        table = self._table()
-        if table.empty:
+        view = self._look()
+        if not view.runs.names:
             raise BadInput(
                 "directory", self.root.name, "one with finished runs; `unstuck sweep ... --out DIR` makes them"
             )
-        table = unscheduled(where_rows(table, [c for c in conditions if c]))
-        asked = f"{formula} {sorted(sizes.items())} {pd.util.hash_pandas_object(table.astype(str)).sum()}"
+        table = unscheduled(where_rows(view.table, [c for c in conditions if c]))
+        asked = repr((formula, conditions, sorted(sizes.items()), view.version))
         if asked not in self._fitted:
             self._fitted = {asked: self._law(table, formula, sizes)}
         return self._fitted[asked]
@@ -105,31 +178,23 @@ class Reader:
             raise BadInput("formula", formula, f"one that can be fitted to these runs ({e})") from e
         return answer
 
-    def _table(self) -> pd.DataFrame:
-        """A row for each run; only files that have changed are read again."""
-        rows = []
-        for directory in Store(self.root):
-            try:
-                inside = self.run(directory.path.name)
-            except BadInput:  # a link that leads out of the directory
-                continue
-            ages = [_age(inside.path / name) for name in ("spec.yaml", "status.json")]
-            known = self._rows.get(inside.path.name)
-            if known is None or known[0] != ages or (known[1] or {}).get("status") == "running":
-                known = (ages, inside.row())
-                self._rows[inside.path.name] = known
-            if known[1] is not None:
-                rows.append(known[1])
-        return pd.DataFrame(rows)
-
-    def _forecast(self, directory: RunDirectory) -> str | None:
+    def _forecast(self, run_id: str) -> tuple[Version, str | None]:
+        """The forecast of a run in training, and the state of its curve; made anew if that has changed."""
+        directory = RunDirectory(self.root / run_id)
+        try:
+            version = version_of(directory.path / "curve.parquet")
+        except OSError:
+            return (0, 0), None
+        known = self._forecasts.get(run_id)
+        if known is not None and known[0] == version:
+            return known
         curve = directory.curve()
         if curve is None or len(curve) < 2:
-            return None
+            return version, None
         try:
-            return str(Forecaster().predict(curve))
+            return version, str(Forecaster().predict(curve))
         except BadInput:
-            return None
+            return version, None
 
     def _band(self, curve: Curve) -> list[list[float]]:
         """Step, median, low and high of the forecast at some rows of the curve, while it was one."""
@@ -146,10 +211,6 @@ class Reader:
                 if all(math.isfinite(v) for v in values):
                     out.append(values)
         return out
-
-
-def _age(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def _first_law(table: pd.DataFrame) -> dict[str, str]:

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from unstuck.errors import BadInput
 from unstuck.files import write_text
 from unstuck.papers.provenance import provenance
-from unstuck.view.console import shown
+from unstuck.view.plain_table import shown
 from unstuck.view.report.figures import figures_of
 from unstuck.view.report.runs import MEASURES, runs_of
 

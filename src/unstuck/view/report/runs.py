@@ -95,8 +95,13 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
     """Names of the columns that are worth showing, and the rows as plain values."""
     names = telling_columns(table)
+    return names, rows_of(table, names)
+
+
+def rows_of(table: pd.DataFrame, names: list[str]) -> list[list[Any]]:
+    """Some columns of a table as plain values."""
     shown = table[names].astype(object).where(table[names].notna(), None)
-    return names, [[plain(v) for v in row] for row in shown.itertuples(index=False)]
+    return [[plain(v) for v in row] for row in shown.itertuples(index=False)]
 
 
 def circuit_of(directory: RunDirectory) -> list[str]:

@@ -46,7 +46,7 @@ async function theory() {
 }
 
 // -- runs
-let table = { columns: [], rows: [], running: [], measures: {}, law: {} }, empty = false;
+let table = { columns: [], rows: [], running: [], measures: {}, law: {}, version: "", total: 0 }, empty = false;
 const order = { name: null, up: true }, chosen = new Set();
 const curves = new Map(); // by run: what it had come to when it was asked for, and the answer
 
@@ -60,12 +60,52 @@ function showTable() {
   }));
 }
 
+// Bring the table up to date: all rows at first, page by page, then those that have changed. True if it is another one.
+const sameColumns = (answer) => answer.columns.length === table.columns.length && answer.columns.every((c, i) => c === table.columns[i]);
+let updating = null; // one at a time: a change must not come between two pages
+function update(show) {
+  updating = updating || load(show).finally(() => { updating = null; });
+  return updating;
+}
+
+async function load(show) {
+  let answer = await ask("/api/runs", table.version ? { since: table.version } : {});
+  if (!answer.first && !sameColumns(answer)) answer = await ask("/api/runs", {});
+  const was = table.version, before = table.running.length;
+  if (answer.first) {
+    table = answer;
+    show();
+    await rest();
+  } else {
+    const gone = new Set(answer.removed), changed = new Map(answer.rows.map((row) => [row[0], row]));
+    const rows = table.rows.filter((row) => !gone.has(row[0]) || changed.has(row[0])).map((row) => {
+      const now = changed.get(row[0]) || row;
+      changed.delete(row[0]);
+      return now;
+    });
+    if (changed.size) rows.push(...changed.values()), rows.sort((a, b) => (a[0] < b[0] ? -1 : 1));
+    table = { ...table, rows, running: answer.running, version: answer.version, total: answer.total };
+  }
+  return table.version !== was || table.running.length || before;
+}
+
+async function rest() {
+  while (table.rows.length && table.rows.length < table.total) {
+    const page = await ask("/api/runs", { after: table.rows[table.rows.length - 1][0] });
+    if (!sameColumns(page)) table.version = ""; // begin again at the next look
+    if (!sameColumns(page) || !page.rows.length) return;
+    table.rows.push(...page.rows);
+  }
+}
+
 async function refresh() {
   if (by("tab-runs").hidden) return;
-  table = await ask("/api/runs", {});
-  if (!chosen.size && !empty) table.rows.slice(0, 3).forEach((row) => chosen.add(row[0]));
-  showTable();
-  by("none").hidden = table.rows.length > 0;
+  const first = () => {
+    if (!chosen.size && !empty) table.rows.slice(0, 3).forEach((row) => chosen.add(row[0]));
+    showTable();
+    by("none").hidden = table.rows.length > 0;
+  };
+  if (await update(first) || !by("table").tHead.rows.length) first();
   await draw(false);
 }
 
@@ -127,7 +167,7 @@ async function attentionRun() {
 // -- laws
 let begun = false;
 async function begin() { // with the law that the server proposes
-  if (!table.rows.length) table = await ask("/api/runs", {});
+  if (!table.rows.length) await update(() => {});
   for (const name of ["where", "formula"]) if (table.law[name]) by(name).value = table.law[name];
   begun = true;
 }

@@ -76,7 +76,7 @@ function tableOf(data, order, chosen, most, sorted, picked) {
     };
     return line;
   }));
-  by("count").textContent = `${rows.length} of ${data.rows.length} runs` + (rows.length > most ? `, the first ${most} shown` : "");
+  by("count").textContent = `${rows.length} of ${data.total ?? data.rows.length} runs` + (rows.length > most ? `, the first ${most} shown` : "");
 }
 
 // A run's name: its id, and in what it differs from the others that are chosen.

@@ -38,6 +38,19 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
+def printable(text: str) -> str:
+    """`text` without what a terminal would obey: control characters, and those that turn the direction of writing, are
+    written out. Names and texts of files may hold any.
+
+    Examples:
+        >>> printable("red \\x1b[31m, √d")
+        'red \\\\x1b[31m, √d'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
 _BRIEFLY = reprlib.Repr()  # reads no more of a value than it shows
 _BRIEFLY.maxlevel, _BRIEFLY.maxlist, _BRIEFLY.maxtuple, _BRIEFLY.maxdict, _BRIEFLY.maxset = 3, 20, 20, 20, 20
 _BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unstuck import __version__
-from unstuck.errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest, printable
 from unstuck.extras import require
 
 
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ended(code: int, sentence: str) -> int:
-    print(f"unstuck: {sentence}", file=sys.stderr)
+    print(f"unstuck: {printable(sentence)}", file=sys.stderr)
     return code
 
 

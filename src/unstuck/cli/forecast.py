@@ -14,7 +14,7 @@ from unstuck.forecast.sources import finished, read_curve
 from unstuck.laws import read_table
 from unstuck.store.store import RunDirectory, flatten
 
-from .common import Json, named_options, real, say, warnings_as_sentences
+from .common import Json, named_options, real, say, show, warnings_as_sentences
 
 
 def forecast(
@@ -76,7 +76,7 @@ def forecast(
     if as_json:
         print(json.dumps(found.to_dict()))
         return
-    print(found)
+    show(found)
     _add(found, forecaster.prior, watched=bool(curve.measures))
 
 

@@ -17,6 +17,7 @@ from unstuck.columns import STEP, Source, is_loss, place
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.extras import require
+from unstuck.store.parquet import read_parquet
 from unstuck.store.store import RunDirectory, Store
 
 from ._old import old_names
@@ -86,7 +87,7 @@ def _directory(path: Path) -> pd.DataFrame:
 
 def _table(path: Path) -> pd.DataFrame:
     try:
-        table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+        table = pd.read_csv(path) if path.suffix.lower() == ".csv" else read_parquet(path).to_pandas()
         if path.suffix.lower() == ".csv" and len(table.columns) == 1 and (sep := _separator(str(table.columns[0]))):
             table = pd.read_csv(path, sep=sep)
     except Exception as e:

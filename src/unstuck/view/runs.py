@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.markup import escape
 
 from unstuck.view.columns import telling_columns
 from unstuck.view.console import console, duration, new_table, print_rows, shown
@@ -17,7 +16,7 @@ def explain_runs(table: pd.DataFrame, directory: Path) -> None:
     columns = telling_columns(table)
     view = new_table(*columns, whole=len(columns))
     for row in table[columns].itertuples(index=False):
-        view.add_row(*(escape(shown(v, 5)) for v in row))
+        view.add_row(*(shown(v, 5) for v in row))
     print_rows(view)
     counts = table["status"].value_counts()
     console().print("\n" + ", ".join(f"{n} {status}" for status, n in counts.items()))

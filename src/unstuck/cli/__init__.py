@@ -164,5 +164,8 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show √ shows ? instead
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops as Ctrl-C does
+    for name in ("SIGTERM", "SIGHUP"):  # these stop as Ctrl-C does, unless they are ignored, as by nohup
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(main())

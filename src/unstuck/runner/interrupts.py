@@ -1,16 +1,25 @@
-"""Ctrl-C as a question that work can ask, and a way to start workers that never hear of it."""
+"""Signals that stop a process, as a question that work can ask, and a way to start workers that never hear Ctrl-C."""
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+#: Ctrl-C, `kill`, and a terminal that is closed, as far as the platform has them.
+STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def handled(handler: Any, numbers: Iterable[int] = STOPS) -> dict[int, Any]:
+    """Let `handler` hear signals; returns the handlers before. What is ignored, as SIGHUP by `nohup`, stays ignored."""
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heard}
+
 
 @contextmanager
-def interrupts(*numbers: int) -> Iterator[Callable[[], bool]]:
-    """Turns signals, Ctrl-C unless told otherwise, into an answer to ask for, so that work can stop at a good place;
-    raised as an exception one may be lost, as in a destructor. The second one is raised at once."""
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Turns the signals `STOPS` into an answer to ask for, so that work can stop at a good place; raised as an
+    exception one may be lost, as in a destructor. The second one is raised at once."""
     asked = False
 
     def ask(number: int, frame: Any) -> None:
@@ -22,7 +31,7 @@ def interrupts(*numbers: int) -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():  # there Python hears no signals
         yield lambda: False
         return
-    before = {number: signal.signal(number, ask) for number in numbers or (signal.SIGINT,)}
+    before = handled(ask)
     try:
         yield lambda: asked
     finally:

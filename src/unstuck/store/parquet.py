@@ -1,8 +1,8 @@
 """Read a Parquet file that anybody may have written: what it would take in memory is found out before it is read.
 
-A column of one repeated value takes next to nothing on disk, so that 2 MB may stand for 10 GB. Rows and types are in the
-file's metadata. Texts are read as a dictionary and the places where its entries stand, so that their whole length is
-known before they are written out.
+A column of one repeated value takes next to nothing on disk, so that 2 MB may stand for 10 GB. Rows and types are in
+the file's metadata. Texts are read as a dictionary and the places where its entries stand, so that their whole length
+is known before they are written out.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class TooLarge(ValueError):
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
-    """The table in `path`, or some columns or row groups of it. Raises `TooLarge`, ValueError for columns of records, and
-    what pyarrow raises for a file that is damaged."""
+    """The table in `path`, or some columns or row groups of it. Raises `TooLarge`, ValueError for columns of records,
+    and what pyarrow raises for a file that is damaged."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     if any(map(_is_record, schema.types)):
@@ -56,7 +56,8 @@ def _is_record(kind: pa.DataType) -> bool:
 
 def _check_size(size: float) -> None:
     if size > LARGEST_TABLE:
-        raise TooLarge(f"it would take {size / 1e6:,.0f} MB of memory, and at most {LARGEST_TABLE / 1e6:,.0f} are given")
+        most = f"at most {LARGEST_TABLE / 1e6:,.0f} MB are given"
+        raise TooLarge(f"it would take {size / 1e6:,.0f} MB of memory, and {most}")
 
 
 def _claimed(group: Any, leaves: Sequence[Any], wanted: Sequence[int]) -> int:

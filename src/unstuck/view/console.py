@@ -11,8 +11,8 @@ from unstuck.errors import printable
 
 
 class PlainConsole(Console):
-    """A console for text of files and of users: [red] in it is text, not markup, and control characters are written out.
-    What is ours is styled by `style=` and `Text.assemble`."""
+    """A console for text of files and of users: [red] in it is text, not markup, and control characters are written
+    out. What is ours is styled by `style=` and `Text.assemble`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)

@@ -24,8 +24,8 @@ def explain_law(law: PowerLaw, predictions: list[dict[str, Any]], ranking: Any) 
     different, numbers = len(set(law.data.size.tolist())), 1 + len(law.exponents)
     if different - numbers < 3 and (law.used or different > numbers):
         out.print(
-            f"{different} different sizes for {numbers} numbers: the intervals are wide, and further sizes narrow them, "
-            "not further seeds.",
+            f"{different} different sizes for {numbers} numbers: the intervals are wide, and further sizes narrow "
+            "them, not further seeds.",
             style="dim",
         )
     for found in predictions:

@@ -11,8 +11,8 @@ from unstuck.view.console import console, new_table
 def explain_prediction(setting: Flow, answer: dict[str, Any], *, never: bool, finish: float) -> None:
     out = console()
     s = setting
-    sizes, rest = f"T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p!r}", f", {s.kind} flow, threshold {answer['threshold']:g}\n"
-    out.print(Text.assemble((sizes, "bold"), rest))
+    sizes = f"T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p!r}"
+    out.print(Text.assemble((sizes, "bold"), f", {s.kind} flow, threshold {answer['threshold']:g}\n"))
     if answer["plateau"] is None:
         what = "The plateau never ends" if never else "No answer"
         out.print(Text.assemble((what, "bold"), f": {answer['reason']}.\n"))

@@ -62,7 +62,7 @@ def _formation(answer: dict[str, Any]) -> Text:
         f" {answer['batch']:,}, after {answer['expected_tokens']:,.0f} tokens or"
         f" {passes} passes over this text"
         " (10^5.7 √(batch × context) tokens, arXiv 2511.16893; for natural text that repeats enough)."
-        f"{doubt}"
+        f"{doubt}",
     )
 
 

@@ -34,7 +34,7 @@ def figures_of(directory: Path) -> list[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
         picture = path.with_suffix(".png")
         try:
-            result = json.loads(read_text(path)) if is_own_file(path) else None
+            result: Any = json.loads(read_text(path)) if is_own_file(path) else None
             wrong = _wrong(result) or ("" if is_own_file(picture) else f"{picture.name} is missing")
         except (ValueError, OSError, RecursionError) as e:
             wrong = f"{type(e).__name__}: {e}"

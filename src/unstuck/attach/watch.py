@@ -119,9 +119,10 @@ class Watch:
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """Measure now: a row of the curve."""
         if threading.get_ident() != self.thread:
+            here = threading.current_thread().name
             raise InvalidCombination(
-                f"this watch is called from the thread {threading.current_thread().name!r}, and was made in another: make "
-                "and call it in the thread that trains, since a measurement beside a training step would change the step"
+                f"this watch is called from the thread {here!r}, and was made in another: make and call it in the "
+                "thread that trains, since a measurement beside a training step would change the step"
             )
         if behind := self._behind(step):
             raise InvalidCombination(behind)

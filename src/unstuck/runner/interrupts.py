@@ -11,9 +11,11 @@ STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") 
 
 
 def handled(handler: Any, numbers: Iterable[int] = STOPS) -> dict[int, Any]:
-    """Let `handler` hear signals; returns the handlers before. What is ignored, as SIGHUP by `nohup`, stays ignored."""
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heard}
+    """Let `handler` hear signals; returns the handlers before. SIGHUP that is ignored, as by `nohup`, stays so; SIGINT
+    is also ignored in a script's background jobs, and heard there, since `make stop-runs` sends it."""
+    hangup = getattr(signal, "SIGHUP", None)
+    kept = [number for number in numbers if number == hangup and signal.getsignal(number) is signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in numbers if number not in kept}
 
 
 @contextmanager
@@ -41,12 +43,20 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits: a worker that is started here never hears of it, and we do afterwards."""
+    """Signals wait: a process that is started here does not hear of them unless it asks to, and we do afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def hear(handler: Any) -> None:
+    """In a worker that was started so: hear all signals but Ctrl-C, about which the parent decides."""
+    others = [number for number in STOPS if number != signal.SIGINT]
+    handled(handler, others)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, others)

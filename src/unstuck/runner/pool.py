@@ -15,7 +15,7 @@ from typing import Any
 
 from unstuck.config.run import RunSpec
 from unstuck.runner.execute import Executed
-from unstuck.runner.interrupts import STOPS, handled, interrupts, uninterrupted
+from unstuck.runner.interrupts import hear, interrupts, uninterrupted
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.runner.units import Agenda, portable, work
 
@@ -54,7 +54,7 @@ def _start_worker(stop: Any) -> None:
     global _worker
     _worker = _Worker(stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    handled(_worker.end, [number for number in STOPS if number != signal.SIGINT])
+    hear(_worker.end)
     keep_freed_memory()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -118,7 +118,7 @@ class LocalPool:
             i = self.waiting.pop(0)
             self.tried[i] += 1
             unit = [portable(spec) for spec in self.agenda.todo[i]]
-            with uninterrupted():  # a worker inherits this, so that Ctrl-C reaches it only through us
+            with uninterrupted():  # a worker inherits this
                 job = self.pool.submit(_work, unit, self.agenda.store.path, self.checkpoint_seconds)
             self.running[job] = i
 
@@ -146,4 +146,5 @@ class LocalPool:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_start_worker, initargs=(self.stop,))
+        with uninterrupted():  # the process that tracks semaphores inherits this: it must outlive the workers
+            return ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_start_worker, initargs=(self.stop,))

@@ -125,7 +125,7 @@ class _Session:
         if run.step in self.spec.train.maps:
             self._keep_map()
         now = time.monotonic()
-        if now - self.saved >= self.checkpoint_seconds:
+        if run.rows and now - self.saved >= self.checkpoint_seconds:  # without a row there is nothing to go on from
             self._save("running")
             self.saved = self.noted = time.monotonic()
         elif now - self.noted >= STATUS_SECONDS:

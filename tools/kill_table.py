@@ -2,10 +2,10 @@
 
     python tools/kill_table.py --kills 100 --out results/kills.csv
 
-A row a kill: the signal, the moment, the step that the run or sweep went on from, whether anything that was there before
-was lost, and whether all curves and weights were, in the end, those of an undisturbed sweep, bit for bit. Signals go to the
-process group, at moments drawn in steps of the runs, so that a busy machine draws the same. The exit code is 1 if anything
-was lost or differs.
+A row a kill: the signal, the moment, the step that the run or sweep went on from, whether anything that was there
+before was lost, and whether all curves and weights were, in the end, those of an undisturbed sweep, bit for bit.
+Signals go to the process group, at moments that are drawn in steps of the runs. The exit code is 1 if anything was lost
+or differs.
 
 Processes are forked from this one, which has imported everything and computed nothing: starting Python and PyTorch 300
 times would take a quarter of an hour.
@@ -56,7 +56,7 @@ class Kill:
     identical: bool = False
 
 
-def forked(work: Callable[[], object]) -> int:
+def forked(work: Callable[..., object], *arguments: Any) -> int:
     """Do `work` in a process and process group of its own, silently; returns its id."""
     child = os.fork()
     if child:
@@ -68,7 +68,7 @@ def forked(work: Callable[[], object]) -> int:
         os.dup2(sink, 1)
         if not os.environ.get("KILLS_STDERR"):
             os.dup2(sink, 2)
-        code = 0 if work() is not False else 1
+        code = 0 if work(*arguments) is not False else 1
     except SystemExit as e:
         code = int(e.code or 0)
     finally:
@@ -121,8 +121,8 @@ def progress(out: Path) -> int:
 
 
 def is_lost(out: Path, before: dict[str, dict[str, Any]], saved: dict[str, int], *, asked: bool) -> bool:
-    """Is a result gone or changed, a checkpoint older or damaged, or, where the processes were asked to stop, a step that
-    was done not in a checkpoint?"""
+    """Is a result gone or changed, a checkpoint older or damaged, or, where the processes were asked to stop, a step
+    that was done not in a checkpoint?"""
     now = statuses(out)
     for name, status in before.items():
         if status["state"] == "finished" and now.get(name) != status:
@@ -147,7 +147,7 @@ def kill_sweeps(kills: int, seed: int, work: Path) -> Iterator[Kill]:
             before = statuses(out)
             saved = {name: checkpoint_step(out / name) for name in before}
             target, jitter = progress(out) + rng.randint(1, FURTHEST), rng.uniform(0, 0.01)
-            process = forked(lambda: command(words, out))
+            process = forked(command, words, out)
             over = False
             while not over and progress(out) < target:
                 over = bool(os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT))
@@ -164,9 +164,9 @@ def kill_sweeps(kills: int, seed: int, work: Path) -> Iterator[Kill]:
             steps = sum(max(0, checkpoint_step(path.parent)) for path in out.glob("*/status.json"))
             rows.append(Kill("sweep", number_of.name, f"step {moment}", steps, lost))
             done += 1
-        finished = ended(forked(lambda: command(words, out))) == 0
+        finished = ended(forked(command, words, out)) == 0
         calm = work / "calm"
-        same = finished and ended(forked(lambda: as_undisturbed(words, out, calm))) == 0
+        same = finished and ended(forked(as_undisturbed, words, out, calm)) == 0
         for row in rows:
             row.identical = same
             yield row
@@ -218,14 +218,14 @@ def killed_at(place: int, out: Path, log: Path | None = None) -> None:
 def kill_operations(work: Path, every: int) -> Iterator[Kill]:
     """One run, killed at each of its file operations, or at every so many, in a store of its own."""
     calm, log = work / "calm-run", work / "operations"
-    ended(forked(lambda: killed_at(0, calm, log)))
+    ended(forked(killed_at, 0, calm, log))
     operations = log.read_text().splitlines()
     for place in range(1, len(operations) + 1, every):
         out = work / f"run{place}"
-        killed = ended(forked(lambda: killed_at(place, out))) == -signal.SIGKILL
+        killed = ended(forked(killed_at, place, out)) == -signal.SIGKILL
         steps = max((checkpoint_step(path) for path in out.glob("*") if path.is_dir()), default=0)
-        finished = ended(forked(lambda: one_run(out))) == 0
-        same = finished and ended(forked(lambda: same_run(calm, out))) == 0
+        finished = ended(forked(one_run, out)) == 0
+        same = finished and ended(forked(same_run, calm, out)) == 0
         what = operations[place - 1].split(".partial")[0]
         yield Kill("run", "SIGKILL", f"operation {place}: {_named(what)}", steps, steps < 0 or not killed, same)
         shutil.rmtree(out)

@@ -58,7 +58,7 @@ _BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200
 
 def _short(value: object, limit: int = 60) -> str:
     try:
-        text = _BRIEFLY.repr(value)
+        text = " ".join(_BRIEFLY.repr(value).split("\n"))  # in one line: a tensor's has several
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits
         return "a number too long to print"
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -179,7 +179,7 @@ class Watch:
                         numbered(own_weights(weights))
         except (BadInput, torch.OutOfMemoryError):
             raise
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
+        except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
             why = f"{type(e).__name__}: {(str(e).strip() or 'no reason given').splitlines()[0]}"
             raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({why})") from e
         if layer < 0:

@@ -93,7 +93,8 @@ class _Trial:
         drawn = self.call(method, SEQUENCES, stream(seed, "trial"), world)
         field = self.field(method)
         if not isinstance(drawn, tuple) or not 3 <= len(drawn) <= len(Batch._fields):
-            raise BadInput(f"what {field} returns", drawn, f"a Batch: {', '.join(Batch._fields[:3])}")
+            what = f"{len(drawn)} values" if isinstance(drawn, tuple) else drawn
+            raise BadInput(f"what {field} returns", what, f"a Batch: {', '.join(Batch._fields[:3])}")
         for name, value in zip(Batch._fields, drawn, strict=False):
             if not isinstance(value, Tensor):
                 raise BadInput(f"{name} of {field}", value, "a tensor")

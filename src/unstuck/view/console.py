@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from unstuck.errors import printable
 
@@ -16,6 +17,9 @@ class PlainConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)  # before a table measures it
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):

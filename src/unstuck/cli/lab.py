@@ -155,7 +155,8 @@ def sweep(
     else:
         show(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
     if done.skipped:
-        say(f"unstuck: {done.skipped} of {counts['runs']} runs are left to do; other processes work on them.")
+        why = "another process works on them, or has stopped their worker"
+        say(f"unstuck: {done.skipped} of {counts['runs']} runs are left to do ({why}); the same command trains them.")
     if done.failed or done.skipped:
         raise typer.Exit(1)
 

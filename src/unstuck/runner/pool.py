@@ -22,7 +22,6 @@ from unstuck.runner.units import Agenda, portable, work
 LOOK = 0.5  # seconds between reports of how far the runs are
 TRIES = 2  # of a unit whose worker process was killed
 ORPHANED = 15.0  # seconds that a worker whose parent is gone has to write its checkpoint
-
 FAREWELL = 1.0  # seconds that a worker which was asked to end has to hand over its result
 
 _worker: "_Worker"  # in a worker: what it knows of itself

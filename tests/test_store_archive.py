@@ -44,7 +44,8 @@ def odd_store(path):
         frame.to_parquet(directory.path / "curve.parquet", index=False)
         (directory.path / "spec.yaml").write_bytes((directory.path / "spec.yaml").read_bytes() + "\r\n# µ\n".encode())
         directory.path.rename(path / name)
-    maps = pd.DataFrame({k: [0, 1] for k in ("step", "layer", "head", "row", "column")} | {"weight": [0.25, np.nan]})
+    maps = pd.DataFrame({k: [1] * 4 for k in ("step", "layer", "head")} | {"row": [0, 0, 1, 1], "column": [0, 1, 0, 1]})
+    maps["weight"] = [0.25, np.nan, 0.1 + 0.2, -0.0]
     maps.to_parquet(path / "b" / "maps.parquet", index=False)
     return Store(path)
 

@@ -1,8 +1,6 @@
 """`python -m unstuck`: the same as the command."""
 
-import sys
-
-from unstuck.cli import main
+from unstuck.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

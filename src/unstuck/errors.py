@@ -38,6 +38,20 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
+def printable(text: str, *, breaks: bool = True) -> str:
+    """`text` without what a terminal would obey: control characters, and those that turn the direction of writing, are
+    written out; line breaks and tabs too, unless `breaks`. Names and texts of files may hold any.
+
+    Examples:
+        >>> printable("red \\x1b[31m, √d")
+        'red \\\\x1b[31m, √d'
+    """
+    if text.isprintable():
+        return text
+    kept = "\n\t" if breaks else ""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
 _BRIEFLY = reprlib.Repr()  # reads no more of a value than it shows
 _BRIEFLY.maxlevel, _BRIEFLY.maxlist, _BRIEFLY.maxtuple, _BRIEFLY.maxdict, _BRIEFLY.maxset = 3, 20, 20, 20, 20
 _BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200
@@ -45,7 +59,7 @@ _BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 200
 
 def _short(value: object, limit: int = 60) -> str:
     try:
-        text = _BRIEFLY.repr(value)
+        text = " ".join(_BRIEFLY.repr(value).split("\n"))  # in one line: a tensor's has several
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits
         return "a number too long to print"
     return text if len(text) <= limit else text[: limit - 3] + "..."

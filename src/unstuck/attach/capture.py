@@ -8,11 +8,13 @@ batch or heads get an axis of length 1 for them.
 """
 
 import math
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -153,9 +155,11 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """During a measurement: no dropout, gradients or compilation; afterwards modes and random states are restored."""
+    """During a measurement: no dropout, gradients or compilation; afterwards modes and random states are restored, also
+    those of NumPy and Python, since a model may draw from them."""
     training = [module for module in model.modules() if module.training]
     devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
+    drawn, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.no_grad(), torch.random.fork_rng(devices=devices), _uncompiled():
         try:
             for module in training:  # not by eval(), which changes weights in some models
@@ -164,6 +168,8 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         finally:
             for module in training:
                 module.training = True
+            random.setstate(drawn)
+            np.random.set_state(numpys)  # noqa: NPY002
 
 
 def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> Any:

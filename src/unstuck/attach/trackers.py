@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from unstuck.columns import STEP
+from unstuck.errors import InvalidCombination
 from unstuck.extras import require
 
 
@@ -41,7 +42,12 @@ class WandbTracker:
         require("trackers", "logging to Weights & Biases", "wandb")
         import wandb  # optional
 
-        self._run = wandb.init(project=project, id=spec.run_id, resume="allow", config=spec.as_dict())
+        try:
+            self._run = wandb.init(project=project, id=spec.run_id, resume="allow", config=spec.as_dict())
+        except (wandb.Error, ValueError) as e:
+            why = " ".join(str(e).split())
+            advice = "`wandb login` logs in, and WANDB_MODE=offline needs no login"
+            raise InvalidCombination(f"Weights & Biases does not start ({why}); {advice}") from e
 
     def __call__(self, run: Any) -> None:
         row = run.rows[-1]

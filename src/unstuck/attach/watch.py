@@ -1,6 +1,7 @@
 """`Watch`: two lines in your training loop give a curve like those of our own runs."""
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,9 @@ class Watch:
             step += 1
             watch(step, loss=loss)
 
-    Steps count on over all epochs.
+    Steps count on over all epochs. Make and call it in the thread that trains: while it measures, dropout is off and
+    random states are put aside, and a training step in another thread at that time would change. A call from another
+    thread than the one that made it is refused.
 
     `probe` is an input of the model: a tensor, a tuple of arguments or a mapping. `targets` marks positions with True:
     in (n, columns), attended from the last position, or in (n, rows, columns); layers whose attention has another
@@ -92,6 +95,7 @@ class Watch:
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []
         self.warned = False
+        self.thread = threading.get_ident()
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -114,6 +118,12 @@ class Watch:
 
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """Measure now: a row of the curve."""
+        if threading.get_ident() != self.thread:
+            here = threading.current_thread().name
+            raise InvalidCombination(
+                f"this watch is called from the thread {here!r}, and was made in another: make and call it in the "
+                "thread that trains, since a measurement beside a training step would change the step"
+            )
         if behind := self._behind(step):
             raise InvalidCombination(behind)
         row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step))}
@@ -169,7 +179,7 @@ class Watch:
                         numbered(own_weights(weights))
         except (BadInput, torch.OutOfMemoryError):
             raise
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
+        except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
             why = f"{type(e).__name__}: {(str(e).strip() or 'no reason given').splitlines()[0]}"
             raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({why})") from e
         if layer < 0:

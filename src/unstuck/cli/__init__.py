@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unstuck import __version__
-from unstuck.errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest, printable
 from unstuck.extras import require
 
 
@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ended(code: int, sentence: str) -> int:
-    print(f"unstuck: {sentence}", file=sys.stderr)
+    print(f"unstuck: {printable(sentence)}", file=sys.stderr)
     return code
 
 
@@ -165,7 +165,10 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show √ shows ? instead
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops as Ctrl-C does
+    for name in ("SIGTERM", "SIGHUP"):  # these stop as Ctrl-C does, unless they are ignored, as by nohup
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     code = main()
     gc.freeze()  # all ends with the process: a last collection would go through every module for nothing (0.2 s)
     sys.exit(code)

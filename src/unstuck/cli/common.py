@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 
@@ -51,12 +51,14 @@ def named_options(names: Container[str]) -> Iterator[None]:
 def bar(name: str) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr that is removed at the end; silent where stderr is not a terminal. Call what it gives
     with the work done, the work in all and, if it changes, the text; the time left is at the speed so far."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn())
-    left, console = TimeRemainingColumn(elapsed_when_finished=True), Console(stderr=True)
-    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as shown:
+    from unstuck.view.console import console
+
+    what, part = TextColumn("{task.description}", markup=False), TextColumn("{task.percentage:.0f}%")
+    left, out = TimeRemainingColumn(elapsed_when_finished=True), console(stderr=True)
+    columns = (what, BarColumn(), part, TimeElapsedColumn(), left)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as shown:
         task = shown.add_task(name, total=None)
 
         def update(done: float, of: float, text: str = name) -> None:
@@ -77,5 +79,11 @@ def warnings_as_sentences() -> Iterator[None]:
                 say(f"warning: {w.message}")
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr)
+def say(text: object) -> None:
+    """Print on stderr."""
+    print(printable(str(text)), file=sys.stderr)
+
+
+def show(text: object) -> None:
+    """Print an answer on stdout."""
+    print(printable(str(text)))

@@ -11,7 +11,7 @@ from unstuck.errors import BadInput
 from unstuck.forecast import Forecast, Forecaster, Outcome
 from unstuck.forecast.sources import finished, read_curve
 
-from .common import Json, named_options, real, say, warnings_as_sentences
+from .common import Json, named_options, real, say, show, warnings_as_sentences
 
 
 def forecast(
@@ -73,7 +73,7 @@ def forecast(
     if as_json:
         print(json.dumps(found.to_dict()))
         return
-    print(found)
+    show(found)
     _add(found, forecaster.prior, watched=bool(curve.measures))
 
 

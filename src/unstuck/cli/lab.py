@@ -1,7 +1,6 @@
 """`unstuck train` and `unstuck sweep`: the laboratory."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from unstuck.store.store import Store
 from unstuck.view.run_costs import explain_run_costs
 from unstuck.view.terminal import explain_run, live
 
-from .common import Json, bar, processes, real, say, warnings_as_sentences, whole
+from .common import Json, bar, processes, real, say, show, warnings_as_sentences, whole
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
@@ -81,7 +80,7 @@ def train(
     keep_freed_memory()
     trackers = _trackers(run, tensorboard, wandb)
     try:
-        with warnings_as_sentences(), live() as show, interrupts(signal.SIGINT, signal.SIGTERM) as interrupted:
+        with warnings_as_sentences(), live() as show, interrupts() as interrupted:
 
             def on_row(run: Any) -> None:
                 for observer in (show, *trackers):
@@ -154,8 +153,11 @@ def sweep(
     if as_json:
         print(json.dumps(counts))
     else:
-        print(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
-    if done.failed:
+        show(", ".join(f"{n} {name}" for name, n in counts.items() if n) + f"; see: unstuck runs {out}")
+    if done.skipped:
+        why = "another process works on them, or has stopped their worker"
+        say(f"unstuck: {done.skipped} of {counts['runs']} runs are left to do ({why}); the same command trains them.")
+    if done.failed or done.skipped:
         raise typer.Exit(1)
 
 

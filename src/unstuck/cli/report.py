@@ -8,7 +8,7 @@ import typer
 
 from unstuck.view.report.page import write_report
 
-from .common import Json, warnings_as_sentences
+from .common import Json, show, warnings_as_sentences
 
 
 def report(
@@ -41,4 +41,4 @@ def report(
     """
     with warnings_as_sentences():
         target = write_report(directory, out or directory / "report.html", formula)
-    print(json.dumps({"report": str(target)}) if as_json else f"report: {target}")
+    show(json.dumps({"report": str(target)}) if as_json else f"report: {target}")

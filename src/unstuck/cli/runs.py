@@ -10,7 +10,7 @@ from unstuck.errors import BadInput
 from unstuck.store.store import Store
 from unstuck.view.runs import explain_runs
 
-from .common import Json, warnings_as_sentences
+from .common import Json, show, warnings_as_sentences
 
 
 def runs(
@@ -26,6 +26,6 @@ def runs(
     if as_json:
         print(json.dumps({"runs": json.loads(table.to_json(orient="records"))}))
     elif as_csv:
-        print(table.to_csv(index=False), end="")
+        show(table.to_csv(index=False).removesuffix("\n"))
     else:
         explain_runs(table, directory)

@@ -293,14 +293,17 @@ def from_file(section: str, path: Path, is_kind: Callable[[type], bool], what: s
     try:
         loader.loader.exec_module(module)
     except Exception as e:
-        line = next(
-            (f.lineno for f in reversed(traceback.extract_tb(e.__traceback__)) if f.filename == str(path)), None
-        )
-        where = "" if line is None else f" in line {line}"
-        raise InvalidCombination(f"{path} cannot be read as Python: {type(e).__name__}{where}: {e}") from e
+        raise InvalidCombination(f"{path} cannot be read as Python: {type(e).__name__}{line_of(e, path)}: {e}") from e
     found = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and is_kind(v)]
     if len(found) != 1:
         raise BadInput(f"{section}.name", str(path), f"a file that defines one {what}; it defines {len(found)}")
     if not dataclasses.is_dataclass(found[0]) and section != "optim":
         raise InvalidCombination(f"{found[0].__name__} in {path} needs the decorator @config (from unstuck.tasks.task)")
     return found[0]
+
+
+def line_of(error: BaseException, path: Path) -> str:
+    """` in line 7`: the last line of a user's file that an error has come through, or nothing."""
+    frames, names = traceback.extract_tb(error.__traceback__), (str(path), str(path.absolute()))
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename in names), None)
+    return "" if line is None else f" in line {line}"

@@ -96,8 +96,10 @@ def _directory(path: Path) -> pd.DataFrame:
 
 
 def _table(path: Path) -> pd.DataFrame:
+    from unstuck.store.parquet import read_parquet  # with pyarrow, which a CSV does not need
+
     try:
-        table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+        table = pd.read_csv(path) if path.suffix.lower() == ".csv" else read_parquet(path).to_pandas()
         if path.suffix.lower() == ".csv" and len(table.columns) == 1 and (sep := _separator(str(table.columns[0]))):
             table = pd.read_csv(path, sep=sep)
     except Exception as e:

@@ -31,6 +31,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {"sqrt": np.sqrt, "log": np.log}
 _ALLOWED = "terms joined by +, each made of columns, numbers, + - * / **, sqrt() and log()"
 _MAX_LENGTH = 500
+_DEEPEST = 50  # levels of an expression, which is read and evaluated by recursion; 495 minus signs are as many levels
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ def _expression(text: str, formula: str) -> ast.expr:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         raise BadInput("formula", formula, _ALLOWED) from e
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise BadInput("formula", formula, f"nested at most {_DEEPEST} levels deep")
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             hint = "; write a power as **" if isinstance(node.op, ast.BitXor) else ""

@@ -14,13 +14,14 @@ import pandas as pd
 
 from unstuck.columns import STEP
 from unstuck.errors import BadInput, nearest
+from unstuck.store.parquet import read_parquet
 from unstuck.store.store import Store
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
     """The table in `source`, by its ending; a missing or unreadable file is bad input."""
     path = Path(source)
-    readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": lambda path: read_parquet(path).to_pandas()}
     if path.is_dir():
         return _store(path)
     if path.suffix.lower() not in readers:
@@ -73,13 +74,14 @@ _COMPARE: dict[str, Any] = {
 }
 
 
+_SIGN = re.compile("<=|>=|!=|=|<|>")
+LONGEST = 500  # characters of a condition
+
+
 def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
     """The rows that meet all conditions, such as "T=64" or "d<=32"; `task.T` also finds a column `T`."""
     for condition in conditions:
-        match = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.+?)\s*", condition)
-        if match is None:
-            raise BadInput("where", condition, "of the form COLUMN=VALUE, or with != < <= > >=, such as d<=32")
-        name, sign, text = match.groups()
+        name, sign, text = _condition(condition)
         column = name if name in table else name.rpartition(".")[2]
         if column not in table:
             raise BadInput("where", name, f"a column of the table: {', '.join(table)}" + nearest(name, table))
@@ -93,6 +95,17 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
             raise BadInput("where", condition, f"a comparison of {column} with a number") from e
         table = table[_COMPARE[sign](values if numeric else values.astype(str).str.lower(), wanted)]
     return table
+
+
+def _condition(text: str) -> tuple[str, str, str]:
+    """Column, sign and value of a condition, cut at its first sign."""
+    if len(text) > LONGEST:
+        raise BadInput("where", text, f"of at most {LONGEST} characters")
+    sign = _SIGN.search(text)
+    name, value = (text[: sign.start()].strip(), text[sign.end() :].strip()) if sign else ("", "")
+    if sign is None or not re.fullmatch(r"[\w.]+", name) or not value:
+        raise BadInput("where", text, "of the form COLUMN=VALUE, or with != < <= > >=, such as d<=32")
+    return name, sign[0], value
 
 
 def _ordered(values: pd.Series, condition: str) -> pd.Series:

@@ -2,22 +2,26 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from unstuck.config.load import check
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.curve import Curve
-from unstuck.errors import InvalidCombination
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.models._given import Given
 from unstuck.models.transformer import Transformer
 from unstuck.runner.execute import execute
+from unstuck.scalars import whole
 from unstuck.store.store import Store
 from unstuck.tasks.task import Task
 from unstuck.training.loop import Run, RunResult
+from unstuck.training.trial import try_out
 
 Optimizer = Callable[[Any], torch.optim.Optimizer]  # from parameters
+S = TypeVar("S")
 
 
 def train(
@@ -52,9 +56,11 @@ def train(
                 "an optimiser given as a function has no settings to store a run by; leave `out` away"
             )
         spec = run_spec(task, model, train=train, seed=seed)
+        try_out(spec)
         return Run(spec, optimizer=lambda module: optim(module.parameters())).advance()
     spec = run_spec(task, model, optim=optim, train=train, seed=seed)
     if out is None:
+        try_out(spec)
         return Run(spec).advance()
     done = execute(spec, Store(out))
     if done is None:
@@ -75,16 +81,31 @@ def run_spec(
     seed: int = 0,
 ) -> RunSpec:
     """The specification of such a run, for a sweep of your own."""
+    if not isinstance(task, Task):
+        raise BadInput("task", task, "an instance of a Task, such as SingleLocation(T=16) of unstuck.tasks")
     model = Transformer() if model is None else Given.of(model) if isinstance(model, nn.Module) else model
+    if isinstance(model, type) or not hasattr(model, "build"):
+        raise BadInput("model", model, "a torch.nn.Module, or an instance of a class with build(task, rng)")
+    whole("seed", seed, 0, 2**32 - 1, "a whole number from 0 to 4294967295")
     return RunSpec(
         task_name=_name(task),
         task=task,
         model_name=_name(model),
         model=model,
-        optim=OptimSpec(**optim) if isinstance(optim, dict) else optim or OptimSpec(),
-        train=TrainSpec(**train) if isinstance(train, dict) else train or TrainSpec(),
+        optim=_section(OptimSpec, optim, "optim"),
+        train=_section(TrainSpec, train, "train"),
         seed=seed,
     )
+
+
+def _section(kind: type[S], given: S | dict[str, Any] | None, name: str) -> S:
+    """The settings of a section, checked as those of a file are."""
+    if isinstance(given, kind):
+        return given
+    if given is not None and not isinstance(given, dict):
+        raise BadInput(name, given, f"a dict of settings, or of the type {kind.__name__}")
+    settings: S = check(kind, given or {}, name)
+    return settings
 
 
 def _name(value: Any) -> str:

@@ -22,6 +22,7 @@ from unstuck.runner.budget import covering, is_spec_of, stored_result, truncate
 from unstuck.schedule.repetition import repetition_of
 from unstuck.store.store import Result, RunDirectory, Store
 from unstuck.training.loop import Checkpoint, Run, RunResult
+from unstuck.training.trial import named_files, try_out
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
@@ -74,9 +75,11 @@ def execute(
             return None
         if (found := _known(spec, directory)) is not None:
             return Executed(spec.run_id, found, cached=True)
-        spec.task.prepare(store.path / CACHE)
-        session = _Session(spec, directory, checkpoint_seconds)
-        return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
+        with named_files(spec):
+            spec.task.prepare(store.path / CACHE)
+            try_out(spec)
+            session = _Session(spec, directory, checkpoint_seconds)
+            return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
 
 
 def _known(spec: RunSpec, directory: RunDirectory) -> Result | None:
@@ -122,7 +125,7 @@ class _Session:
         if run.step in self.spec.train.maps:
             self._keep_map()
         now = time.monotonic()
-        if now - self.saved >= self.checkpoint_seconds:
+        if run.rows and now - self.saved >= self.checkpoint_seconds:  # without a row there is nothing to go on from
             self._save("running")
             self.saved = self.noted = time.monotonic()
         elif now - self.noted >= STATUS_SECONDS:

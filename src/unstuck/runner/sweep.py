@@ -14,10 +14,12 @@ from unstuck.config.load import build_spec, merge, parse_overrides, read_source
 from unstuck.config.run import RunSpec
 from unstuck.errors import BadInput
 from unstuck.runner.execute import CHECKPOINT_SECONDS, Executed
+from unstuck.runner.interrupts import interrupts
 from unstuck.runner.pool import LocalPool
 from unstuck.runner.units import Agenda, Order, Progress, Sweep, Unit, work
 from unstuck.store.store import Store
 from unstuck.training.loop import check_device
+from unstuck.training.trial import try_out
 
 MAX_RUNS = 100_000
 
@@ -72,6 +74,8 @@ def run_sweep(
     agenda = Agenda(specs, store, progress, order)
     for spec in itertools.chain(*agenda.todo):
         check_device(spec)
+    for spec in {_kinds(spec): spec for spec in itertools.chain(*agenda.todo)}.values():
+        try_out(spec)  # here, and not in each worker
     if workers == 0:
         _run_here(agenda, seconds, checkpoint_seconds)
     elif agenda.todo:
@@ -80,14 +84,25 @@ def run_sweep(
     return agenda.sweep
 
 
+def _kinds(spec: RunSpec) -> tuple[type, type, str]:
+    return type(spec.task), type(spec.model), spec.optim.name
+
+
 def _run_here(agenda: Agenda, seconds: float, checkpoint_seconds: float) -> None:
     """Carry out the agenda in this process."""
     deadline = time.monotonic() + seconds
-    for i, unit in enumerate(agenda.todo):
-        job: Future[list[Executed]] = Future()
-        try:
-            job.set_result(work(unit, agenda.store.path, checkpoint_seconds, lambda: time.monotonic() > deadline))
-        except Exception as e:  # as in a worker: `settle` names it
-            job.set_exception(e)
-        agenda.settle(i, job)
-        agenda.report([])
+    with interrupts() as interrupted:
+
+        def stop() -> bool:
+            return interrupted() or time.monotonic() > deadline
+
+        for i, unit in enumerate(agenda.todo):
+            job: Future[list[Executed]] = Future()
+            try:
+                job.set_result(work(unit, agenda.store.path, checkpoint_seconds, stop))
+            except Exception as e:  # as in a worker: `settle` names it
+                job.set_exception(e)
+            agenda.settle(i, job)
+            agenda.report([])
+            if interrupted():
+                raise KeyboardInterrupt

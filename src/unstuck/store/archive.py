@@ -20,8 +20,8 @@ from typing import Any, Literal
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from unstuck.store.parquet import read_parquet, row_groups
 from unstuck.store.reading import (
     Version,
     attempt,
@@ -29,6 +29,7 @@ from unstuck.store.reading import (
     is_own_file,
     parse_spec,
     parse_status,
+    reason,
     version_of,
     warn_damaged,
 )
@@ -40,6 +41,7 @@ ARCHIVE = "archive"  # the directory of shards in a store
 RUNS = ".runs.parquet"  # how the names of the files with a row a run end
 NAMES = pa.list_(pa.string())
 SCHEMA = pa.schema({"run_id": pa.string(), "spec": pa.string(), "status": pa.string(), "curves": NAMES, "maps": NAMES})
+LARGEST_KEPT = 50_000_000  # bytes of a row group that is kept for the next run
 RUN_ID = re.compile(r"[^\W.][\w.-]{0,199}")  # a name in a directory, and nowhere else
 
 
@@ -94,7 +96,7 @@ class ArchivedRun:
         try:
             return self._group("curves").num_rows > 0
         except Exception as e:  # pyarrow has many ways to say that a file is damaged
-            warn_damaged(file_of(self.shard, "curves"), type(e).__name__)
+            warn_damaged(file_of(self.shard, "curves"), reason(e))
             return False
 
     def rows(self, kind: Kind) -> pa.Table | None:
@@ -122,7 +124,10 @@ class ArchivedRun:
         place = _row_groups(path, version).get(self.run_id)
         if place is None:
             raise ValueError("the run is missing")
-        return _row_group(path, version, place)
+        group = _row_group(path, version, place)
+        if group.nbytes > LARGEST_KEPT:
+            _row_group.cache_clear()
+        return group
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ def _read_shards(shards: tuple[tuple[str, Version], ...]) -> _Archive:
         try:
             runs = read_shard(path, version)
         except Exception as e:  # pyarrow has many ways to say that a file is not its own
-            warn_damaged(path, type(e).__name__)
+            warn_damaged(path, reason(e))
             whole = False
             continue
         for run in runs:
@@ -197,22 +202,20 @@ def _copied(value: Any) -> Any:
 @lru_cache(maxsize=256)
 def read_shard(path: Path, version: Version) -> list[ArchivedRun]:
     """The runs of a shard, by the file that lists them; raises where that is damaged."""
-    rows = _file(path).read().select(SCHEMA.names).cast(SCHEMA).to_pylist()
+    listed = read_parquet(path, SCHEMA.names).select(SCHEMA.names).cast(SCHEMA)
+    if len(listed["run_id"].unique()) < len(listed):
+        raise ValueError("a run that is listed twice")
+    rows = listed.to_pylist()
     return [ArchivedRun.from_row(row, str(path).removesuffix(RUNS)) for row in rows]
 
 
 @lru_cache(maxsize=64)
 def _row_groups(path: Path, version: Version) -> dict[str, int]:
     """In which row group each run lies."""
-    file = _file(path)
-    groups = range(file.num_row_groups)
-    return {run_id: i for i in groups for run_id in file.read_row_group(i, ["run_id"])["run_id"].unique().to_pylist()}
+    ids = ((i, read_parquet(path, ["run_id"], [i])["run_id"]) for i in range(row_groups(path)))
+    return {run_id: i for i, column in ids for run_id in column.unique().to_pylist()}
 
 
 @lru_cache(maxsize=8)
 def _row_group(path: Path, version: Version, place: int) -> pa.Table:
-    return _file(path).read_row_group(place)
-
-
-def _file(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, page_checksum_verification=True)
+    return read_parquet(path, None, [place])

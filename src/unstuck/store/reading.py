@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from unstuck.config.plain_yaml import plain_yaml
+from unstuck.store.parquet import TooLarge, read_parquet
 from unstuck.store.result import Result
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ Version = tuple[int, int]  # of a file: when it was last written, and its size
 
 PASSED_OVER = "is damaged and passed over"
 LARGEST_NUMBER = 10**18  # that a file of a run may hold
-LARGEST_FILE = 20_000_000  # bytes of a status or a specification
+LARGEST_FILE = 5_000_000  # bytes of a status or a specification; as JSON it may take twenty times as much in memory
 
 
 class Damaged(UserWarning):
@@ -69,12 +70,14 @@ def attempt(read: Callable[[], T], path: Path, what: str = PASSED_OVER) -> T | N
     try:
         return read()
     except (OSError, ValueError, RecursionError) as e:
-        warn_damaged(path, _reason(e), what)
+        warn_damaged(path, reason(e), what)
         return None
 
 
-def _reason(error: Exception) -> str:
-    """An exception in a few words: of a `Result` the field that is wrong."""
+def reason(error: Exception) -> str:
+    """An exception in a few words: of a `Result` the field that is wrong, of a large file its size."""
+    if isinstance(error, TooLarge):
+        return str(error)
     if isinstance(error, ValidationError):
         return f"{'.'.join(map(str, error.errors()[0]['loc']))!r:.60} in its result"
     return type(error).__name__
@@ -126,7 +129,7 @@ def _check_plain(value: Any) -> None:
 
 def read_table(path: Path, needed: set[str]) -> pd.DataFrame | None:
     """A table of numbers with the columns that are `needed`, and those of its rows that have a step; or None."""
-    return checked_table(lambda: pd.read_parquet(path) if is_own_file(path) else None, path, needed)
+    return checked_table(lambda: read_parquet(path).to_pandas() if is_own_file(path) else None, path, needed)
 
 
 def checked_table(read: Callable[[], pd.DataFrame | None], path: Path, needed: set[str]) -> pd.DataFrame | None:
@@ -142,7 +145,7 @@ def checked_table(read: Callable[[], pd.DataFrame | None], path: Path, needed: s
         there = table["step"].notna().to_numpy()
         return table if there.all() else table[there]
     except Exception as e:  # pyarrow has many ways to say that a file is not its own
-        warn_damaged(path, type(e).__name__)
+        warn_damaged(path, reason(e))
         return None
 
 

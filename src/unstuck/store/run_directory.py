@@ -75,11 +75,10 @@ class RunDirectory:
         return has_rows(path)
 
     def maps(self) -> pd.DataFrame | None:
-        """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py)."""
+        """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py), or its mean."""
         maps = self._table("maps.parquet", "maps", {"step", "layer", "head", "row", "column", "weight"})
-        places = None if maps is None else maps.drop(columns="weight")
-        if places is not None and not ((places % 1 == 0) & (places >= 0)).all(axis=None):
-            warn_damaged(self.path / "maps.parquet", "no places")
+        if maps is not None and not _are_maps(maps):
+            warn_damaged(self.path / "maps.parquet", "no maps of all pairs of positions")
             return None
         return maps
 
@@ -235,6 +234,16 @@ class RunDirectory:
 
     def _replace(self, name: str, write: Callable[[str], object]) -> None:
         replace_file(self.path / name, write)
+
+
+def _are_maps(maps: pd.DataFrame) -> bool:
+    """Has a table a row for each step, layer, head and pair of positions? One row about position 50,000 would become a
+    map with all pairs of so many positions."""
+    places = maps.drop(columns="weight")
+    if not ((places % 1 == 0) & (places >= 0)).all(axis=None):
+        return False
+    size = float(max(maps["row"].max(), maps["column"].max())) + 1 if len(maps) else 0.0
+    return len(maps) >= size**2 * maps["step"].nunique() * maps.groupby(["layer", "head"]).ngroups
 
 
 def _result(status: dict[str, Any] | None) -> Result | None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from unstuck.files import replace_file
 from unstuck.store.archive import RUN_ID, RUNS, SCHEMA, ArchivedRun, Kind, archived_runs, file_of, read_shard
+from unstuck.store.parquet import read_parquet
 from unstuck.store.reading import is_own_file, parse_spec, parse_status, read_text, version_of, warn_damaged
 
 ROWS = 8192  # of a row group, at most, unless a run has more: what is read to get at one run
@@ -98,8 +99,9 @@ def _from_directory(directory: Path) -> _Record:
         path = directory / name
         if not is_own_file(path):
             continue
-        tables[kind] = pq.ParquetFile(path).read().replace_schema_metadata(None)
-        if "run_id" in tables[kind].column_names or not same_bits(tables[kind].to_pandas(), pd.read_parquet(path)):
+        found = read_parquet(path)
+        tables[kind] = found.replace_schema_metadata(None)
+        if "run_id" in found.column_names or not same_bits(tables[kind].to_pandas(), found.to_pandas()):
             raise ValueError(f"{name} has an index, types or a column run_id of its own")
     if "curves" not in tables or not len(tables["curves"]):
         raise ValueError("it has no curve")

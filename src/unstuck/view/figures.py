@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 
 from unstuck.view.console import console, duration, new_table, print_rows
 from unstuck.view.plain_table import shown
@@ -20,10 +20,10 @@ def explain_figures(results: list[dict[str, Any]], directory: Path) -> None:
             colour = _COLOURS[claim["verdict"]]
             table.add_row(
                 result["figure"] if i == 0 else "",
-                escape(claim["quantity"]),
-                escape(shown(claim["paper"])),
-                escape(shown(claim["ours"])),
-                f"[{colour}]{claim['verdict']}[/{colour}]",
+                claim["quantity"],
+                shown(claim["paper"]),
+                shown(claim["ours"]),
+                Text(claim["verdict"], colour),
             )
     out.print(table)
     names = results[0]["figure"] if len(results) == 1 else "{" + ",".join(r["figure"] for r in results) + "}"
@@ -45,10 +45,8 @@ def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
     table = new_table("figure", "setting", "state", "verdict", "cpu profile", "shows")
     for row in rows:
-        cost = "[dim]not yet[/dim]" if row["hours"] is None else duration(row["hours"]["cpu"])
-        table.add_row(
-            row["figure"], row["setting"], row["state"], escape(row["verdict"] or "–"), cost, escape(row["shows"])
-        )
+        cost = Text("not yet", "dim") if row["hours"] is None else duration(row["hours"]["cpu"])
+        table.add_row(row["figure"], row["setting"], row["state"], row["verdict"] or "–", cost, row["shows"])
     print_rows(table)
     published = [row for row in rows if row["paper"] is not None]
     done = sum(row["state"] == "complete" for row in published)

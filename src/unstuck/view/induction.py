@@ -1,6 +1,6 @@
 """What `unstuck predict induction` prints."""
 
-from rich.markup import escape
+from rich.text import Text
 
 from unstuck.laws.induction import Prediction, Setting
 from unstuck.view.console import console, new_table, print_rows
@@ -10,21 +10,22 @@ def explain_induction(setting: Setting, found: list[Prediction]) -> None:
     out = console()
     s = setting
     text = f"burst {s.burst:g}" if s.burst else "natural text"
-    out.print(f"[bold]batch {s.batch}, context {s.context}, {text}[/bold]: {s.tokens_a_step:,} tokens a step\n")
+    what = f"batch {s.batch}, context {s.context}, {text}"
+    out.print(Text.assemble((what, "bold"), f": {s.tokens_a_step:,} tokens a step\n"))
     table = new_table("law", "steps", "interval", "tokens", "formula", whole=5)
     for p in found:
         bounds = "–" if p.interval is None else f"{p.interval[0]:,.0f} to {p.interval[1]:,.0f}"
         tokens = "–" if p.steps is None else f"{p.steps * s.tokens_a_step:,.3g}"
         cells = (p.law, _steps(p), bounds, tokens, p.formula)
-        table.add_row(*map(escape, cells), style="" if p.applies else "dim")
+        table.add_row(*cells, style="" if p.applies else "dim")
     print_rows(table)
     out.print()
     for p in found:
         covers = f"the interval covers {p.interval_of}" if p.interval_of else ""
         start = f"starts from {p.reference}" if p.anchored else ""
         said = "; ".join(filter(None, [p.note, start, covers, p.source]))
-        out.print(f"[dim]{escape(p.law)}: {escape(said)}.[/dim]")
-    out.print(f"\n{escape(summary(found))}")
+        out.print(f"{p.law}: {said}.", style="dim")
+    out.print(f"\n{summary(found)}")
 
 
 def _steps(p: Prediction) -> str:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 
 from unstuck.laws import PowerLaw
 from unstuck.view.console import console, new_table
@@ -11,12 +11,12 @@ from unstuck.view.console import console, new_table
 
 def explain_law(law: PowerLaw, predictions: list[dict[str, Any]], ranking: Any) -> None:
     out = console()
-    out.print(f"[bold]{escape(str(law))}[/bold]\n")
+    out.print(f"{law}\n", style="bold")
     percent = f"{law.level:.0%}"
     table = new_table("term", "estimate", f"{percent} interval")
     for name, row in law.summary().iterrows():
         what = "constant" if name == "constant" else f"exponent of {name}"
-        table.add_row(escape(what), f"{row['estimate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
+        table.add_row(what, f"{row['estimate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
     out.print(table)
     worst = math.exp(abs(law.residuals).max())
     late = f"{law.censored} censored" + (f", {law.used} of them used as such" if law.censored else "")
@@ -24,19 +24,18 @@ def explain_law(law: PowerLaw, predictions: list[dict[str, Any]], ranking: Any) 
     different, numbers = len(set(law.data.size.tolist())), 1 + len(law.exponents)
     if different - numbers < 3 and (law.used or different > numbers):
         out.print(
-            f"[dim]{different} different sizes for {numbers} numbers: the intervals are wide, and further sizes narrow "
-            "them, not further seeds.[/dim]"
+            f"{different} different sizes for {numbers} numbers: the intervals are wide, and further sizes narrow "
+            "them, not further seeds.",
+            style="dim",
         )
     for found in predictions:
         answer = ("plateau", "low", "high", "beyond", "level")
         sizes = ", ".join(f"{k} = {v:g}" for k, v in found.items() if k not in answer)
-        out.print(
-            f"[bold]{escape(sizes)}: {found['plateau']:,.0f} steps[/bold], {100 * found['level']:g}% interval "
-            f"{found['low']:,.0f} to {found['high']:,.0f}"
-        )
+        interval = f"{100 * found['level']:g}% interval {found['low']:,.0f} to {found['high']:,.0f}"
+        out.print(Text.assemble((f"{sizes}: {found['plateau']:,.0f} steps", "bold"), f", {interval}"))
     if ranking is not None:
         out.print()
         table = new_table("law", "AIC, above the best", "log likelihood of a run of an unseen size", "R²")
         for row in ranking.itertuples(index=False):
-            table.add_row(escape(row[0]), f"{row[1]:.1f}", f"{row[2]:.3f}", f"{row[3]:.4f}")
+            table.add_row(row[0], f"{row[1]:.1f}", f"{row[2]:.3f}", f"{row[3]:.4f}")
         out.print(table)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from unicodedata import combining, east_asian_width
 
+from unstuck.errors import printable
+
 GAP = "  "  # between columns
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -26,9 +28,7 @@ def print_table(columns: Mapping[str, Sequence[str]]) -> None:
 
 def one_line(text: str) -> str:
     """A text with line breaks and control characters written out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return printable(text, breaks=False)
 
 
 def _padded(texts: list[str]) -> list[str]:

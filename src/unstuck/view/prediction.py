@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rich.text import Text
+
 from unstuck.theory import Flow
 from unstuck.view.console import console, new_table
 
@@ -9,15 +11,15 @@ from unstuck.view.console import console, new_table
 def explain_prediction(setting: Flow, answer: dict[str, Any], *, never: bool, finish: float) -> None:
     out = console()
     s = setting
-    out.print(
-        f"[bold]T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p!r}[/bold], {s.kind} flow, threshold {answer['threshold']:g}\n"
-    )
+    sizes = f"T = {s.T}, d = {s.d}, B = {s.B}, p = {s.p!r}"
+    out.print(Text.assemble((sizes, "bold"), f", {s.kind} flow, threshold {answer['threshold']:g}\n"))
     if answer["plateau"] is None:
         what = "The plateau never ends" if never else "No answer"
-        out.print(f"[bold]{what}[/bold]: {answer['reason']}.\n")
+        out.print(Text.assemble((what, "bold"), f": {answer['reason']}.\n"))
     else:
         number = f"{answer['plateau']:,.6g}"
-        out.print(f"[bold]Plateau: {number}[/bold]   time (steps × learning rate) for the test loss to fall")
+        meaning = "   time (steps × learning rate) for the test loss to fall"
+        out.print(Text.assemble((f"Plateau: {number}", "bold"), meaning))
         out.print(f"         {'':{len(number)}}   from 0.5 to {answer['threshold']:g}, by integrating the flow\n")
     rate = "√B" if s.kind == "exact" else "B"
     factor = " √(1 + p²(d-1))" if s.p > 0 else ""
@@ -34,14 +36,16 @@ def explain_prediction(setting: Flow, answer: dict[str, Any], *, never: bool, fi
     table = new_table("", "", "")
     table.show_header = False
     for name, value, meaning in rows:
-        table.add_row(name, "–" if value is None else f"{value:,.6g}", f"[dim]{meaning}[/dim]")
+        table.add_row(name, "–" if value is None else f"{value:,.6g}", Text(meaning, "dim"))
     out.print(table)
     out.print(
-        "\n[dim]Assumes gradient flow on the expected loss, uniform attention and W = 0 at the start, unit-norm columns"
-        " of W*; the closed forms also T ≫ B. For SGD or gradient descent, divide by the learning rate.[/dim]"
+        "\nAssumes gradient flow on the expected loss, uniform attention and W = 0 at the start, unit-norm columns"
+        " of W*; the closed forms also T ≫ B. For SGD or gradient descent, divide by the learning rate.",
+        style="dim",
     )
     if s.B > 1:
         other = "reduced" if s.kind == "exact" else "exact"
-        out.print(f"[dim]With B > 1 the two flows differ (B⁻¹ or B⁻¹ᐟ²): compare --flow {other}.[/dim]")
+        out.print(f"With B > 1 the two flows differ (B⁻¹ or B⁻¹ᐟ²): compare --flow {other}.", style="dim")
     if s.B > 0.1 * s.T or finish > 0.1 * answer["blow_up_time"]:
-        out.print("[dim]T/B is not large beside √d here, so trust the integrated plateau, not the closed forms.[/dim]")
+        caution = "T/B is not large beside √d here, so trust the integrated plateau, not the closed forms."
+        out.print(caution, style="dim")

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
 from unstuck.columns import COPY_ADVANTAGE, EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
 from unstuck.curve import Curve
@@ -26,14 +25,14 @@ from unstuck.view.console import console as new_console
 def live() -> Iterator[Callable[[Any], None]]:
     """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens; of a language
     model the copying advantage and the best head's induction score."""
-    console = Console(stderr=True)
+    console = new_console(stderr=True)
     if not console.is_terminal:
         yield lambda run: None
         return
     with Status("starting", console=console) as status:
 
         def show(run: Any) -> None:
-            status.update(escape(_line(run)))
+            status.update(Text(_line(run)))
 
         yield show
 
@@ -139,14 +138,12 @@ def explain_run(spec: Any, done: Executed, out: Path) -> None:
         head = f"diverged at step {result.steps}; try a smaller optim.lr"
     else:
         head = f"{status} after {result.steps} steps, test loss {result.final.get(TEST_LOSS, math.nan):.3g}"
-    console.print(f"[bold]{head}[/bold]")
+    console.print(head, style="bold")
     if len(result.crossings) > (1 if status == "emerged" else 0):
         steps = ", ".join(f"{threshold} at step {step:.0f}" for threshold, step in result.crossings.items())
         console.print(f"{measure} {steps}")
-    for line in (result.circuit or {}).get("says", []):
-        console.print(escape(line))
-    for line in _climbed(done.run_id, result, out):
-        console.print(escape(line))
+    for line in [*(result.circuit or {}).get("says", []), *_climbed(done.run_id, result, out)]:
+        console.print(line)
     how = "stored" if done.cached else f"{result.seconds:.0f} s"
     more = f", resumed from step {result.resumed_from}" if result.resumed_from else ""
-    console.print(f"[dim]run {done.run_id} in {out}, {how}{more}[/dim]")
+    console.print(f"run {done.run_id} in {out}, {how}{more}", style="dim")

@@ -1,7 +1,8 @@
 """The dashboard's server: a page, its script, and JSON about theory, runs and laws. It reads DIR and writes nothing.
 
 It listens on loopback by default; on another host every request needs the token that is printed at the start. Pages of
-other sites cannot use it: the Host header must be ours, and pages load nothing from other sites.
+other sites cannot use it: the Host header must be ours, a request that a browser marks as another page's gets no answer
+but the page itself, and pages load nothing from other sites.
 """
 
 import hmac
@@ -33,6 +34,8 @@ STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "unstuck_token"
+#: What a browser says of the page that asks (Sec-Fetch-Site): ours, or none, as for an address that is typed.
+OWN_PAGES = ("same-origin", "none")
 KEEP = 75  # seconds to keep an idle connection: longer than busy clients pause between requests
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -84,6 +87,8 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
 
 def _refusal(request: Request, token: str | None) -> Response | None:
     """None for an allowed request. A token in the address moves to a cookie."""
+    if request.headers.get("sec-fetch-site", "none") not in OWN_PAGES and request.url.path != "/":
+        return PlainTextResponse("This dashboard answers its own pages only.", 403)
     if token is None:
         return None
     given = request.query_params.get("token")

@@ -10,8 +10,10 @@ from typing import Any
 from PIL import Image
 
 from unstuck.papers.catalogue import entries
+from unstuck.store.reading import is_own_file, read_text
 
 WIDTH, COLOURS = 1300, 96  # of a picture in a report
+PIXELS = 40_000_000  # of a picture that is opened: 120 MB, which a file of some kB may stand for
 _KEYS: dict[str, type] = {
     "figure": str,
     "title": str,
@@ -32,16 +34,16 @@ def figures_of(directory: Path) -> list[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
         picture = path.with_suffix(".png")
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            wrong = _wrong(result) or ("" if picture.is_file() else f"{picture.name} is missing")
-        except (ValueError, OSError) as e:
+            result: Any = json.loads(read_text(path)) if is_own_file(path) else None
+            wrong = _wrong(result) or ("" if is_own_file(picture) else f"{picture.name} is missing")
+        except (ValueError, OSError, RecursionError) as e:
             wrong = f"{type(e).__name__}: {e}"
         if wrong:
             warnings.warn(f"{path} is skipped: {wrong}", UserWarning, stacklevel=2)
             continue
         try:
             found.append({**result, "image": _image(picture)})
-        except OSError as e:
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e:
             warnings.warn(f"{picture} is skipped: {e}", UserWarning, stacklevel=2)
     order = {name: i for i, name in enumerate(entries())}
     return sorted(found, key=lambda f: order.get(f["figure"], len(order)))
@@ -50,6 +52,8 @@ def figures_of(directory: Path) -> list[dict[str, Any]]:
 def _image(picture: Path) -> str:
     """The picture as a data URL, no wider than a page."""
     with Image.open(picture, formats=["PNG"]) as opened:
+        if opened.width * opened.height > PIXELS:
+            raise ValueError(f"it has {opened.width} x {opened.height} pixels, and at most {PIXELS:,} are shown")
         image: Image.Image = opened.convert("RGB")
         if image.width > WIDTH:
             image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)

@@ -201,7 +201,8 @@ def _law_of_set(part: pd.DataFrame, name: str) -> dict[str, Any] | None:
 def _name_of_set(part: pd.DataFrame, varied: list[str]) -> str:
     """Task, model and number of runs, and the settings in which this set differs from others."""
     name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
-    settings = [f"{c} = {part[c].iloc[0]}" for c in varied if not pd.isna(part[c].iloc[0])]
+    values = {c: part[c].iloc[0] for c in varied}  # a missing one is None or NaN; a list is a value
+    settings = [f"{c} = {value}" for c, value in values.items() if value is not None and value == value]
     return name + (f" ({', '.join(settings)})" if settings else "")
 
 

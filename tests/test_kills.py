@@ -1,0 +1,37 @@
+"""A sweep with workers and a run are killed at any moment: nothing is lost, and every bit is as if nobody had."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+
+
+@pytest.mark.parametrize(
+    ("kills", "every"), [(3, 30), pytest.param(100, 1, marks=pytest.mark.slow)], ids=["some", "a hundred"]
+)
+def test_kills_cost_nothing_but_time(tmp_path, kills, every):
+    words = ["--kills", str(kills), "--every", str(every), "--out", str(tmp_path / "kills.csv")]
+    done = subprocess.run([sys.executable, str(ROOT / "tools/kill_table.py"), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = pd.read_csv(tmp_path / "kills.csv")
+    sweeps, runs = (table[table["what"] == what] for what in ("sweep", "run"))
+    assert len(sweeps) == kills
+    assert len(runs) >= 100 // every
+    assert set(sweeps["signal"]) == {"SIGKILL", "SIGTERM", "SIGINT"}
+    assert table["identical"].all()
+    assert not table["lost"].any()
+    assert (sweeps["resumed_from"] > 0).any()
+
+
+def test_the_committed_table_is_of_a_hundred_kills_without_a_loss():
+    table = pd.read_csv(ROOT / "results/kills.csv")
+    assert (table["what"] == "sweep").sum() >= 100
+    assert table["identical"].all()
+    assert not table["lost"].any()

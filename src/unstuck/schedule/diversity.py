@@ -63,9 +63,9 @@ class DiversitySchedule:
 
     A learner is stuck if its loss is flat to within `bound`, a fraction of the loss a doubling of steps, by a
     `PlateauTest` that is repeated from `patience` steps on; with a noisy loss that takes longer. At twice the bound a
-    healthy language model, whose loss falls by 3% a doubling, is called stuck. `confidence` is that of one such test: it
-    is high since the test is repeated; at 0.99 instead of 0.999 a plateau needs a third fewer steps, and one in some
-    hundred healthy runs is called stuck.
+    healthy language model, whose loss falls by 3% a doubling, is called stuck. `confidence` is that of one such test.
+    It is high since the test is repeated; at 0.99 a plateau needs a third fewer steps, and more healthy runs are called
+    stuck.
 
     Losses count above `floor`, the loss that cannot be avoided: 0 for a task without noise. If `floor` is too low, a
     learner that has finished looks stuck. A learner without a plateau has finished at the square of `mastered` of its

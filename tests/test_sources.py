@@ -79,8 +79,7 @@ def wandb_run(folder, name, steps, loss):
 def test_a_wandb_folder_is_its_last_run_with_all_its_parts(tmp_path, given):
     folder = tmp_path / "wandb"
     wandb_run(folder, "offline-run-20260101_100000-aaaaaaaa", STEPS[:3], 1.0)
-    with warned(UserWarning) if False else pytest.MonkeyPatch.context():
-        assert read_curve(tmp_path / given).steps.tolist() == STEPS[:3]
+    assert read_curve(tmp_path / given).steps.tolist() == STEPS[:3]
     wandb_run(folder, "run-20260103_100000-aaaaaaaa", STEPS[2:], 2.0)  # resumed
     curve = read_curve(tmp_path / given)
     assert curve.steps.tolist() == STEPS

@@ -1,4 +1,5 @@
-"""How often the plateau test is right, on simulated losses: writes results/plateau-power.csv.
+"""How often the plateau test is right, on simulated losses: writes results/plateau-power.csv; with --sensitivity how
+that depends on the arguments of the test: writes results/plateau-sensitivity.csv.
 
 Losses with independent normal noise: two power laws of healthy training, a plateau after a short first fall, the same
 plateau after it was left, and straight lines that fall. `--trial` has other laws, levels, noises and seeds: the rule
@@ -10,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from unstuck.forecast.plateau import PlateauTest
 
 Values = NDArray[np.float64]
 TABLE = Path(__file__).parents[1] / "results" / "plateau-power.csv"
+SENSITIVITY = TABLE.with_name("plateau-sensitivity.csv")
 GRIDS = ((1000, 1), (3000, 1), (10_000, 1), (1000, 10), (10_000, 10), (3000, 100), (10_000, 100))  # steps, a row every
 OUTCOMES = (Outcome.PLATEAU, Outcome.FALLING, Outcome.RISING, Outcome.UNCLEAR, Outcome.LEFT, Outcome.DIVERGED)
 FIRST_FALL = 0.03  # fraction of the steps in which a loss falls to its plateau
@@ -88,25 +90,69 @@ def outcomes(curves: Iterator[Curve], test: PlateauTest) -> Counter[Outcome]:
     return Counter(from_loss(curve, test).outcome for curve in curves)
 
 
-def table(kinds: tuple[Kind, ...], seeds: int, seed: int, test: PlateauTest) -> pd.DataFrame:
+def table(
+    kinds: tuple[Kind, ...], seeds: int, seed: int, test: PlateauTest, grids: tuple[tuple[int, int], ...] = GRIDS
+) -> pd.DataFrame:
     """A row for each kind, noise and grid: how many of the draws have each outcome."""
     rows = []
     for kind in kinds:
         for noise in kind.noises:
-            for steps, every in GRIDS:
+            for steps, every in grids:
                 found = outcomes(draws(kind, noise, steps, every, seeds, seed), test)
                 row = {"kind": kind.name, "noise": noise, "steps": steps, "every": every, "rows": steps // every}
                 rows.append(row | {"curves": seeds} | {o.value: found[o] for o in OUTCOMES})
     return pd.DataFrame(rows)
 
 
+#: One argument of the test at a time, at half and twice its value; the confidence at twice and a fifth of its error.
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"bound": 0.01},
+    {"bound": 0.04},
+    {"confidence": 0.9},
+    {"confidence": 0.99},
+    {"points": 12},
+    {"points": 48},
+)
+
+
+def _of(found: pd.DataFrame, *kinds: Kind) -> pd.DataFrame:
+    return found[found["kind"].isin([kind.name for kind in kinds])]
+
+
+def _share(found: pd.DataFrame, outcome: Outcome) -> float:
+    return float(found[outcome.value].sum() / found["curves"].sum())
+
+
+def sensitivity(seeds: int) -> pd.DataFrame:
+    """A row for each variant: fractions of the trial losses with some outcomes, over noises and two grids."""
+    rows = []
+    for variant in VARIANTS:
+        found = table(TRIAL_KINDS[:4], seeds, 2, PlateauTest(**variant), ((1000, 10), (10_000, 10)))
+        laws, stands, ended = (_of(found, *kinds) for kinds in (TRIAL_KINDS[:2], TRIAL_KINDS[2:3], TRIAL_KINDS[3:4]))
+        rows.append(
+            {
+                **{"argument": next(iter(variant), "default"), "value": next(iter(variant.values()), "")},
+                "power laws called a plateau": _share(laws, Outcome.PLATEAU),
+                "power laws unclear": _share(laws, Outcome.UNCLEAR),
+                "plateaus found": _share(stands, Outcome.PLATEAU),
+                "ends found": _share(ended, Outcome.LEFT),
+            }
+        )
+    return pd.DataFrame(rows).round(3)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trial", action="store_true", help="the losses that the rule was chosen on; writes nothing")
     parser.add_argument("--seeds", type=int, default=200, help="curves of each kind, noise and grid")
+    parser.add_argument("--sensitivity", action="store_true", help="vary the arguments of the test, on those losses")
     for name, kind in (("bound", float), ("confidence", float), ("points", int)):
         parser.add_argument(f"--{name}", type=kind, default=getattr(PlateauTest(), name))
     asked = parser.parse_args()
+    if asked.sensitivity:
+        sensitivity(asked.seeds).to_csv(SENSITIVITY, index=False)
+        return
     test = PlateauTest(asked.bound, asked.confidence, asked.points)
     found = table(TRIAL_KINDS if asked.trial else KINDS, asked.seeds, int(asked.trial), test)
     print(found.to_string(index=False))

@@ -35,11 +35,12 @@ def from_loss(curve: Curve, test: PlateauTest = PlateauTest()) -> Forecast:
         raise BadInput("the curve", ", ".join(curve.columns) or "empty", "one with rows and a loss")
     curve = curve.sorted()
     steps, losses = _finite(curve, column)
-    trend, left = test.trend(steps, losses), _left(test, steps, losses)
+    trend = test.trend(steps, losses)
+    left = _left(test, steps, losses, trend)
     seen = LossNotes(len(losses), losses[-1] if losses else None)
     if math.isfinite(trend.low):
         seen = replace(seen, slope=(trend.slope, trend.low, trend.high), bound=test.bound)
-    if trend.is_flat:
+    if trend.is_flat and left is None:
         seen = replace(seen, plateau_since=steps[test.since(steps, losses, trend)], plateau_level=trend.level)
     fell = None if left is None else steps[left[1]]
     said = Forecast(Outcome.UNCLEAR, float(curve.steps[-1]), column, notes=Notes(loss=seen, falling_since=fell))
@@ -56,10 +57,10 @@ def _direction(trend: Trend) -> Outcome:
     return Outcome.FALLING if trend.falls else Outcome.RISING if trend.rises else Outcome.UNCLEAR
 
 
-def _left(test: PlateauTest, steps: list[float], losses: list[float]) -> tuple[int, int] | None:
+def _left(test: PlateauTest, steps: list[float], losses: list[float], trend: Trend) -> tuple[int, int] | None:
     """The plateau that a loss has left, as `PlateauTest.left`; None where it is at rest at what may be the next one."""
     left = test.left(steps, losses)
-    if left is None or not test.trend(steps, losses).is_flat:
+    if left is None or not trend.is_flat or test.since(steps, losses, trend) < left[1]:
         return left
     level = median(losses[left[0] : left[1]])
     return left if 0 <= median(losses[-RECENT_ROWS:]) <= SOLVED * level else None
@@ -88,11 +89,11 @@ def if_left(said: Forecast, curve: Curve) -> Forecast | None:
     if column is None:
         return None
     steps, losses = _finite(curve, column)
-    test = PlateauTest()
-    left, now = _left(test, steps, losses), losses[-RECENT_ROWS:]
+    trend = PlateauTest().trend(steps, losses)
+    left, now = _left(PlateauTest(), steps, losses, trend), losses[-RECENT_ROWS:]
     emerged = closed(said, Outcome.EMERGED)
     if left is None:
-        solved = _solved(losses) and not said.notes.signal_present and not test.trend(steps, losses).is_flat
+        solved = _solved(losses) and not said.notes.signal_present and not trend.is_flat
         return emerged if solved else None
     step = steps[left[1]]
     if median(now) <= SOLVED * median(losses[left[0] : left[1]]):

@@ -15,12 +15,17 @@ from unstuck.training.loop import Run
 STORE = Path(__file__).parent.parent / "results" / "store"
 
 
+#: Stored runs under version 5 of the schedule, which began to repeat at steps that version 6 does not choose. They go
+#: when their successors are stored.
+EARLIER = {"01164353a7263084", "210f0f552bc7b5c0", "4f9f6548085da069"}
+
+
 def test_every_stored_run_is_at_its_address():
     runs = archived_runs(STORE / "archive")
     assert len(runs) > 400
     for run_id, archived in runs.items():
         spec = build_spec(yaml.safe_load(archived.spec_text))
-        assert spec.run_id == run_id, f"{run_id} ({spec.task_name}, {spec.model_name})"
+        assert (spec.run_id == run_id) == (run_id not in EARLIER), f"{run_id} ({spec.task_name}, {spec.model_name})"
 
 
 @pytest.mark.parametrize("kind", [Transformer, TrainSpec])

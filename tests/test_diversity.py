@@ -19,7 +19,6 @@ from unstuck.errors import BadInput
 from unstuck.forecast import Event, Forecast, Outcome, forecaster
 from unstuck.forecast.estimate import Estimate, StepDistribution
 from unstuck.forecast.outcome import Notes
-from unstuck.forecast.plateau import PlateauDetector, plateau_left, plateau_since
 from unstuck.forecast.signals import gain
 from unstuck.papers.emergence import schedule as figure
 from unstuck.papers.finished import Finished
@@ -35,21 +34,6 @@ from unstuck.training.loop import Checkpoint, Run
 def under_way(words, checkpoint=None):
     spec = load_spec("regression", words)
     return Run(spec, checkpoint, repetition=repetition_of(spec))
-
-
-def feed(detector, values):
-    for value in values:
-        detector.add(value)
-    return detector.stands
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_plateau_is_told_from_a_fall_through_noise(seed):
-    rng = np.random.default_rng(seed)
-    noise = 0.05 * rng.standard_normal(400)
-    assert feed(PlateauDetector(), 0.5 + noise)
-    assert not feed(PlateauDetector(), np.linspace(1, 0.4, 400) + noise)
-    assert not feed(PlateauDetector(), 0.5 + noise[:50])  # too early to say
 
 
 class Learner:
@@ -112,7 +96,7 @@ def test_bad_settings_are_refused():
 
 WORDS = [
     *("task.T=16", "task.d=8", "schedule.name=adaptive", "schedule.patience=30", "train.max_steps=200"),
-    *("model.width=32", "model.qk=8"),
+    *("model.width=32", "model.qk=8", "optim.lr=1e-6", "train.batch=512"),  # so that it is stuck
 ]
 
 
@@ -159,43 +143,6 @@ def test_copies_are_whole_where_they_must_be():
     assert repeating(SingleLocation(T=16, d=4), "p", 0.3).p == 0.3
 
 
-def test_a_plateau_is_found_in_a_curve_and_dated():
-    rng = np.random.default_rng(0)
-    falling, flat = np.geomspace(5, 0.56, 40), np.full(100, 0.55)
-    curve = np.concatenate([falling, flat]) * (1 + 0.01 * rng.standard_normal(140))
-    assert plateau_since(curve.tolist()) == pytest.approx(38, abs=6)
-    assert plateau_since(np.geomspace(5, 0.1, 200).tolist()) is None
-    assert plateau_since([1.0] * 5) is None  # too few rows to say
-    steps = np.arange(1, 1001)
-    for falling_on in (np.linspace(4, 2, 1000), 6 * steps**-0.15, np.linspace(1, 9, 1000)):
-        for noise in (0.0, 0.01):
-            assert plateau_since((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
-            assert plateau_left((falling_on * (1 + noise * rng.standard_normal(1000))).tolist()) is None
-    for n in (40, 1000):
-        spiked = np.linspace(4, 2, n)
-        spiked[n // 2] *= 20
-        for one in (spiked, [15, *np.linspace(4, 2, n)]):
-            assert plateau_since(list(one)) is None
-    for rest in ([-1.0] * 30 + [-2.0] * 30, [2.0] * 30 + [1.0] * 30):
-        assert plateau_left(rest) is None
-    long = np.concatenate([np.geomspace(5, 1, 3000), np.ones(5000)])
-    assert plateau_since(long.tolist()) == pytest.approx(2950, abs=200)
-
-
-@given(st.integers(20, 200), st.floats(0.05, 0.7), st.floats(0, 0.02), st.integers(0, 2**20))
-@settings(max_examples=60, deadline=None)
-def test_a_plateau_that_was_left_is_dated(rows, end, noise, seed):
-    """Also where the loss has come to rest far below; but not where it may rest on the next plateau."""
-    rng = np.random.default_rng(seed)
-    fall = [*np.linspace(1, end, 8)[1:], *[end] * 4]
-    for after, left in ((fall, True), ([*fall, *[0.05] * rows], True), ([], False), ([0.8] * rows, False)):
-        curve = np.array([3, 2, 1.4, *[1.0] * rows, *after])
-        found = plateau_left((curve * (1 + noise * rng.standard_normal(len(curve)))).tolist())
-        assert (found is not None) == left
-        if found is not None:
-            assert rows + 3 <= found[1] <= rows + 3 + 8
-
-
 def noisy(seed, noise, *, falls=None, steps=3000):
     """A schedule whose training loss is 0.6, and whose loss on clean data, noisy, may fall to 0.8 of that."""
     rng, schedule = np.random.default_rng(seed), DiversitySchedule(0.5)
@@ -215,11 +162,14 @@ def test_noise_on_clean_data_is_no_transition(noise):
     assert max(changes) <= 3
 
 
-@pytest.mark.parametrize("noise", [0.05, 0.15, 0.25, 0.35])
+@pytest.mark.parametrize("noise", [0.05, 0.1, 0.15])
 def test_noise_of_the_training_loss_alone_is_no_transition_and_a_fall_is(noise):
     """Nothing measured on clean data: ten schedules go on repeating until the loss falls to a third, then let go."""
     for seed in range(10):
         rng, schedule = np.random.default_rng(seed), DiversitySchedule(0.5)
+        while schedule.stage != "repeating":
+            schedule.step(max(0.0, 1 + noise * rng.standard_normal()))
+            assert schedule.steps < 8000
         for _ in range(3000):
             schedule.step(max(0.0, 1 + noise * rng.standard_normal()))
         assert [repetition for _, repetition in schedule.changes] == [0.0, 0.5]
@@ -660,16 +610,31 @@ def test_a_loss_that_rises_is_not_stuck():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_fall_that_noise_hides_for_a_while_is_not_taken_for_a_plateau(seed):
-    """A loss that falls by 13% in 100 steps, with noise of 15%; one that stands with the same noise is found."""
-    steps, noise = np.arange(900), 0.3 * np.random.default_rng(seed).standard_normal(900)
-    assert first_repetition(np.maximum(2 * np.exp(-steps / 700) + noise * np.exp(-steps / 700), 0)) is None
-    assert 99 <= first_repetition(2 + noise) < 900
+    """A loss that falls by 13% in 100 steps, with noise of 15%; one that stands with the same noise is found, later."""
+    steps, noise = np.arange(900), 0.3 * np.random.default_rng(seed).standard_normal(8000)
+    assert first_repetition(np.maximum((2 + noise[:900]) * np.exp(-steps / 700), 0)) is None
+    assert 900 <= first_repetition(2 + noise) < 8000
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
-def test_a_plateau_with_little_noise_is_found_after_patience(noise):
-    losses = 1 + noise * np.random.default_rng(1).standard_normal(300)
-    assert first_repetition(losses) == 99
+@pytest.mark.parametrize(("noise", "at_most"), [(0.0, 99), (0.02, 99), (0.05, 400), (0.1, 3000)])
+def test_a_plateau_is_found_after_patience_or_when_its_noise_allows(noise, at_most):
+    losses = 1 + noise * np.random.default_rng(1).standard_normal(3000)
+    assert 99 <= first_repetition(losses) <= at_most
+
+
+def healthy(seed, steps=6000):
+    """The loss of a run that is not stuck: it falls by 2.3% or more a doubling."""
+    return 3.2 + 4 * np.arange(1, steps + 1.0) ** -0.25 + 0.05 * np.random.default_rng(seed).standard_normal(steps)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_healthy_run_is_left_alone(seed):
+    assert first_repetition(healthy(seed)) is None
+
+
+@pytest.mark.slow
+def test_of_200_healthy_runs_none_is_given_repetition():
+    assert [seed for seed in range(200) if first_repetition(healthy([seed, 24])) is not None] == []
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

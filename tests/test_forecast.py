@@ -23,7 +23,6 @@ from unstuck.forecast.calibration import Calibration, by_theory, calibrate, ship
 from unstuck.forecast.estimate import Estimate, StepDistribution
 from unstuck.forecast.loss import diverged, from_loss
 from unstuck.forecast.outcome import LossNotes, Notes
-from unstuck.forecast.plateau import falls_slowly
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.runs import STANDARD, MeasuredRun, emerged_runs
 from unstuck.forecast.signals import available, entropy_drop, gain, head_divergence, two_step_gain
@@ -198,17 +197,6 @@ def test_measures_in_another_unit_or_of_words_are_refused():
             Forecaster().predict(curve.assign(**{name: 0.9}, loss=["low", "high", "low"]))
 
 
-@given(st.integers(12, 200), st.floats(1e-4, 1e-2), st.floats(0.1, 10))
-@settings(max_examples=50, deadline=None)
-def test_a_loss_that_falls_without_noise_is_said_to(rows, part, level):
-    """From the first half to the second, a straight line falls by half of what it falls in all."""
-    losses = [level * (1 - part * i / rows) for i in range(rows)]
-    assert falls_slowly(losses) is None or falls_slowly(losses) == pytest.approx(part / 2, rel=0.2)
-    assert falls_slowly([level] * rows) is None
-    if rows > 60 and part > 2e-3:
-        assert falls_slowly(losses) is not None
-
-
 def test_rows_without_attention_and_rows_of_one_step_say_nothing_new(tmp_path):
     """Loggers write the loss more often than attention, and a step in more than one row."""
     whole = by_the_law(1000, upto=0.5, rows=40).astype({"step": int})
@@ -309,7 +297,7 @@ def test_every_outcome_has_the_same_keys_and_a_sentence():
     """A forecast in JSON: the keys of the contract, and those of earlier versions."""
     keys = {"outcome", "step", "interval", "probability", "event", "evidence", "calibration", "now", "signal", "sign"}
     keys |= {"elapsed", "level", "left", "over", "diverged", "tells_from", "formed", "seen", "refuted", "moved"}
-    keys |= {"since", "loss", "emerged"}
+    keys |= {"since", "loss", "slope", "emerged"}
     notes = Notes(usable_from=22.0, loss=LossNotes(3, 0.5, 1.0, 0.6))
     distribution = StepDistribution(Estimate(math.log(90), 0.1), math.log(50))
     for outcome in Outcome:

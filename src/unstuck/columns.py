@@ -126,6 +126,17 @@ def place(column: str) -> tuple[str, int, int] | None:
     return (_measure(found[1]), int(found[2]), int(found[3])) if found else None
 
 
+def without_prefix(column: str) -> str:
+    """A head's column without what a logger put before it; any other column as it is.
+
+    Examples:
+        >>> without_prefix("watch/induction_0_0"), without_prefix("train/loss")
+        ('induction_0_0', 'train/loss')
+    """
+    bare = re.split("[/.]", column)[-1]
+    return bare if place(bare) else column
+
+
 def _measure(prefix: str) -> str:
     return next((measure for measure, known in MEASURES.items() if known == prefix), prefix)
 

@@ -19,7 +19,8 @@ def forecast(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A run directory, under way or finished, or a .csv, .parquet, .wandb or TensorBoard file.",
+            help="A run directory, a folder of W&B or Hugging Face's Trainer, or a .csv, .parquet, .wandb, "
+            "trainer_state.json or TensorBoard file.",
             show_default=False,
         ),
     ],

@@ -59,7 +59,8 @@ class OptimSpec:
 class ScheduleSpec:
     """How repetition changes during training: not at all, or as `DiversitySchedule` finds it needed."""
 
-    version: ClassVar[int] = 5  # raised when the losses of a stored run would give another repetition
+    #: By `key`; raised when the losses of a stored run with that key would give another repetition.
+    versions: ClassVar[dict[str, int]] = {"p": 6, "B": 5}
     name: Literal["none", "adaptive"] = "none"
     key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
     most: Positive = 0.5  # by how much at most
@@ -144,7 +145,7 @@ class RunSpec:
         if TrainSpec.version > 1:
             what["loop"] = TrainSpec.version
         if self.schedule.name != "none":
-            what["schedule"] = [_changed(self.schedule), ScheduleSpec.version]
+            what["schedule"] = [_changed(self.schedule), ScheduleSpec.versions[self.schedule.key]]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

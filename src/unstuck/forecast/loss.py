@@ -1,5 +1,6 @@
 """What a loss shows: whether it has diverged, and whether it stands on a plateau, falls, rises or has left one."""
 
+import math
 from dataclasses import replace
 from statistics import median
 
@@ -9,16 +10,9 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
 from .outcome import Event, Forecast, LossNotes, Notes, Outcome
-from .plateau import (
-    MIN_ROWS,
-    PLATEAU_SHARE,
-    RECENT_ROWS,
-    SOLVED,
-    divergence,
-    falls_slowly,
-    plateau_left,
-    plateau_since,
-)
+from .plateau import RECENT_ROWS, PlateauTest, Trend, divergence
+
+SOLVED = 0.2  # fraction of its plateau at which a loss that is at rest has left it, and is not on the next one
 
 
 def diverged(curve: Curve, column: str) -> str | None:
@@ -34,40 +28,48 @@ def diverged(curve: Curve, column: str) -> str | None:
     return None if others and np.isfinite(others).any() else how
 
 
-def from_loss(curve: Curve) -> Forecast:
+def from_loss(curve: Curve, test: PlateauTest = PlateauTest()) -> Forecast:
     """What the loss alone says: whether it is on a plateau, and since when; it cannot say for how long."""
     column = curve.loss_name
     if column is None or not len(curve):
         raise BadInput("the curve", ", ".join(curve.columns) or "empty", "one with rows and a loss")
     curve = curve.sorted()
     steps, losses = _finite(curve, column)
-    start, left = plateau_since(losses), plateau_left(losses)
+    trend = test.trend(steps, losses)
+    left = _left(test, steps, losses, trend)
     seen = LossNotes(len(losses), losses[-1] if losses else None)
-    if start is not None:
-        level = float(np.mean(losses[start:]))
-        seen = replace(seen, plateau_since=steps[start], plateau_level=level, slow_fall=falls_slowly(losses[start:]))
+    if math.isfinite(trend.low):
+        seen = replace(seen, slope=(trend.slope, trend.low, trend.high), bound=test.bound)
+    if trend.is_flat and left is None:
+        seen = replace(seen, plateau_since=steps[test.since(steps, losses, trend)], plateau_level=trend.level)
     fell = None if left is None else steps[left[1]]
     said = Forecast(Outcome.UNCLEAR, float(curve.steps[-1]), column, notes=Notes(loss=seen, falling_since=fell))
     if found := if_diverged(said, curve):
         return found
-    if len(losses) < MIN_ROWS:
-        return said
     if fell is not None:
         return replace(said, outcome=Outcome.LEFT, step=fell)
-    return replace(said, outcome=_direction(losses) if start is None else Outcome.PLATEAU)
+    return replace(said, outcome=_direction(trend))
+
+
+def _direction(trend: Trend) -> Outcome:
+    if trend.is_flat:
+        return Outcome.PLATEAU
+    return Outcome.FALLING if trend.falls else Outcome.RISING if trend.rises else Outcome.UNCLEAR
+
+
+def _left(test: PlateauTest, steps: list[float], losses: list[float], trend: Trend) -> tuple[int, int] | None:
+    """The plateau that a loss has left, as `PlateauTest.left`; None where it is at rest at what may be the next one."""
+    left = test.left(steps, losses)
+    if left is None or not trend.is_flat or test.since(steps, losses, trend) < left[1]:
+        return left
+    level = median(losses[left[0] : left[1]])
+    return left if 0 <= median(losses[-RECENT_ROWS:]) <= SOLVED * level else None
 
 
 def _finite(curve: Curve, column: str) -> tuple[list[float], list[float]]:
     """Steps and values of the rows with a finite loss."""
     there = np.isfinite(curve.values(column))
     return curve.steps[there].tolist(), curve.values(column)[there].tolist()
-
-
-def _direction(losses: list[float]) -> Outcome:
-    """Whether the last quarter of a loss rises or falls."""
-    part = losses[-max(MIN_ROWS, len(losses) // PLATEAU_SHARE) :]
-    first, second = part[: len(part) // 2], part[len(part) // 2 :]
-    return Outcome.RISING if float(np.mean(second)) > float(np.mean(first)) else Outcome.FALLING
 
 
 def if_diverged(said: Forecast, curve: Curve) -> Forecast | None:
@@ -87,10 +89,12 @@ def if_left(said: Forecast, curve: Curve) -> Forecast | None:
     if column is None:
         return None
     steps, losses = _finite(curve, column)
-    left, now = plateau_left(losses), losses[-RECENT_ROWS:]
+    trend = PlateauTest().trend(steps, losses)
+    left, now = _left(PlateauTest(), steps, losses, trend), losses[-RECENT_ROWS:]
     emerged = closed(said, Outcome.EMERGED)
     if left is None:
-        return emerged if _solved(losses) and not said.notes.signal_present and plateau_since(losses) is None else None
+        solved = _solved(losses) and not said.notes.signal_present and not trend.is_flat
+        return emerged if solved else None
     step = steps[left[1]]
     if median(now) <= SOLVED * median(losses[left[0] : left[1]]):
         return replace(emerged, step=step)

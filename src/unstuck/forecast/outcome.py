@@ -44,8 +44,9 @@ class LossNotes:
     rows: int  # with a finite loss
     last: float | None
     plateau_since: float | None = None  # step
-    plateau_level: float | None = None  # mean loss since then
-    slow_fall: float | None = None  # fraction by which the loss fell from the first half of the plateau to the second
+    plateau_level: float | None = None  # median loss
+    slope: tuple[float, float, float] | None = None  # fraction of the loss a doubling of steps, and its interval
+    bound: float | None = None  # within which that is flat
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Forecast:
             "now": int(self.now),
             "since": None if loss is None else loss.plateau_since,
             "loss": None if loss is None else loss.plateau_level,
+            "slope": None if loss is None or loss.slope is None else list(loss.slope),
             "emerged": self.outcome is Outcome.EMERGED,
         }
         old = {name: _OLD[name][1](self) for name in _OLD if name not in ("plateau", "low", "high")}
@@ -212,13 +214,25 @@ def _on_plateau(f: Forecast) -> str:
     loss = _loss(f)
     level = f"({f.signal} {loss.plateau_level:.4g})"
     text = f"on a plateau since about step {loss.plateau_since:,.0f} {level}, now at step {f.now:,.0f}"
-    if loss.slow_fall is not None:
-        text += f"; it falls slowly, by {loss.slow_fall:.1%} from the first half of the plateau to the second"
-    return text
+    return f"{text}: {_slope(loss)}, flat to within {loss.bound:.2%}" if loss.slope else text
+
+
+def _moving(f: Forecast) -> str:
+    return f"not on a plateau at step {f.now:,.0f}: {f.signal} {f.outcome.value}, {_slope(_loss(f))}"
 
 
 def _unclear(f: Forecast) -> str:
-    return f"too few rows to tell: {f.signal} has {_loss(f).rows}, a plateau needs {MIN_ROWS}"
+    loss = _loss(f)
+    if loss.rows < MIN_ROWS:
+        return f"too few rows to tell: {f.signal} has {loss.rows}, a plateau needs {MIN_ROWS}"
+    return f"too noisy to tell at step {f.now:,.0f}: {f.signal} changes by {_slope(loss)}"
+
+
+def _slope(loss: LossNotes) -> str:
+    """The change a doubling of steps, with its interval."""
+    if loss.slope is None:
+        return "an amount that so few rows do not show"
+    return "{:+.1%} a doubling of steps (95% interval {:+.1%} to {:+.1%})".format(*loss.slope)
 
 
 def _loss(f: Forecast) -> LossNotes:
@@ -233,8 +247,8 @@ _SENTENCES: dict[Outcome, Callable[[Forecast], str]] = {
     Outcome.EMERGED: _emerged,
     Outcome.DIVERGED: _diverged,
     Outcome.PLATEAU: _on_plateau,
-    Outcome.FALLING: lambda f: f"not on a plateau at step {f.now:,.0f}: {f.signal} still falls",
-    Outcome.RISING: lambda f: f"not on a plateau at step {f.now:,.0f}: {f.signal} rises",
+    Outcome.FALLING: _moving,
+    Outcome.RISING: _moving,
     Outcome.UNCLEAR: _unclear,
     Outcome.LEFT: lambda f: f"left its plateau at about step {f.step:,.0f}: {f.signal} is {_loss(f).last:.4g} now",
 }

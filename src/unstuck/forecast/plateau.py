@@ -1,127 +1,217 @@
-"""Plateaus of a loss, from its curve alone: whether it is on one, has left one, or has diverged."""
+"""Plateaus of a loss, from its curve alone: how fast it falls a doubling of steps, and whether it has left a plateau.
+
+The slope is Theil and Sen's (Sen, 1968): the median slope of all pairs of points, of the loss over the logarithm of the
+step, with the interval of Kendall's rank test. It needs no particular distribution of noise, and a few spikes do not
+move it. Points are means of neighbouring rows, which averages noise that lasts for a few rows; noise that lasts longer
+is taken for a first-order autoregression of these means, which widens the interval (as Hamed and Rao, 1998). Noise that
+lasts for a tenth of a window or more still makes it too narrow: no test can tell such noise from a trend.
+
+Windows that end now and go back further are used as long as their intervals overlap (Lepski's method, as intersection
+of confidence intervals: Goldenshluger and Nemirovski, 1997).
+"""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from statistics import fmean, median
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from unstuck.curve import ENOUGH_ROWS
+from unstuck.scalars import real, whole
 
-Rows = NDArray[np.intp]
 Values = NDArray[np.float64]
-MIN_ROWS = ENOUGH_ROWS  # of a plateau
-PLATEAU_SHARE = 4  # a plateau has at least one in so many of all rows, so that a short flat stretch is none
-STANDARD_ERRORS = 3.0  # by which the halves of a plateau may differ
-FLAT_WITHIN = 0.02  # fraction of the loss by which they may differ in any case
+MIN_ROWS = ENOUGH_ROWS  # of a loss that is judged
 RECENT_ROWS = 3  # whose median is the present loss: one row may be chance
-EXIT_FALL = 0.15  # fraction by which the present loss lies below a plateau that it has left
-SOLVED = 0.2  # fraction of its plateau at which a loss that is at rest has left it, and is not on the next one
-SPIKE = 6.0  # times the usual distance from its neighbours, from which on a row is an outlier
-MAX_ENDS = 60  # of earlier plateaus that are tried, for speed
-ALWAYS_LOGGED = 0.9  # fraction of rows with a value, from which on a loss that ends counts as not finite
-DIVERGED_TIMES = 10.0  # the present loss over the highest in the first quarter of its rows
 STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
-MIN_SLOW_FALL = 0.0005  # fraction below which a slow fall is not reported
+WINDOWS = (4 / 3, 2, 4, 8, 16)  # present step over the first step of a window
 
 
-@dataclass
-class PlateauDetector:
-    """Whether a noisy measure has stopped falling, judged by its own noise.
+@dataclass(frozen=True)
+class Trend:
+    """How a loss has changed lately. Slopes are fractions of the loss a doubling of steps, negative where it falls."""
 
-    It compares the two halves of the steps since the last change of level. The measure `stands` if the mean of the
-    second half is below that of the first by at most `sure` standard errors, or by at most `tolerance` of its value. It
-    is `stuck` if, in addition, it does not rise by more than that, and a fall by `blind` of its value can be excluded
-    with `sure` standard errors: where noise would hide such a fall, more steps are needed.
-    """
-
-    least: int = 100  # steps that are compared
-    sure: float = 3.0  # standard errors
-    tolerance: float = 0.02  # fraction of the value
-    blind: float = 0.075  # fraction of the value
-    values: list[float] = field(default_factory=list)
-
-    def add(self, value: float) -> None:
-        self.values.append(value)
-
-    def reset(self) -> None:
-        self.values.clear()
+    slope: float = math.nan
+    low: float = -math.inf  # interval of the slope
+    high: float = math.inf
+    bound: float = 0.0
+    level: float = math.nan  # median loss in the longest window that agrees with the shorter ones
+    start: int = 0  # first row of that window
 
     @property
-    def stands(self) -> bool:
-        return len(self.values) >= self.least and self.flat(self.lately())
+    def is_flat(self) -> bool:
+        return -self.bound <= self.low and self.high <= self.bound
 
     @property
-    def stuck(self) -> bool:
-        if len(self.values) < self.least:
-            return False
-        first, second, noise = halves(self.lately())
-        seen = first - second + self.sure * noise <= self.blind * abs(first)
-        return seen and abs(first - second) <= max(self.sure * noise, self.tolerance * abs(first))
+    def falls(self) -> bool:
+        return self.high < -self.bound
 
-    def lately(self) -> list[float]:
-        """The values that are compared."""
-        return self.values[-max(self.least, len(self.values) // 2) :]
-
-    def flat(self, window: Sequence[float]) -> bool:
-        """Is the second half of these values no lower than the first?"""
-        first, second, noise = halves(window)
-        return first - second <= max(self.sure * noise, self.tolerance * abs(first))
+    @property
+    def rises(self) -> bool:
+        return self.low > self.bound
 
 
-def halves(window: Sequence[float]) -> tuple[float, float, float]:
-    """Means of the halves, and the standard error of their difference."""
-    half = len(window) // 2
-    first, second = window[:half], window[-half:]
-    return fmean(first), fmean(second), math.sqrt((_variance(first) + _variance(second)) / half)
+@dataclass(frozen=True)
+class PlateauTest:
+    """An equivalence test: is a loss flat to within `bound` a doubling of steps?
 
+    It is flat if the whole interval of its slope lies within the bound, falls or rises if the whole interval lies
+    outside, and is too noisy to tell otherwise.
 
-def _variance(values: Sequence[float]) -> float:
-    middle = fmean(values)
-    return math.fsum((v - middle) ** 2 for v in values) / max(1, len(values) - 1)
-
-
-def plateau_since(losses: Sequence[float]) -> int | None:
-    """The row since which a loss has been flat to the end, for at least a quarter of all rows; None where it falls or
-    rises.
-
-    Examples:
-        >>> plateau_since([5, 4, 3, 2, 1.5, 1.2] + [1.0] * 20), plateau_since(list(range(50, 0, -1)))
-        (6, None)
+    - `bound`: fraction of the loss a doubling of steps. At twice the value a fall of 3% a doubling counts as flat, and
+      a plateau is found with a quarter of the rows.
+    - `confidence`: of the interval, over all windows together. At half the error, 0.975 instead of 0.95, a plateau
+      needs a fifth more rows, and a loss that falls at just the bound is called flat half as often.
+    - `points`: into which the rows of a window are averaged. With twice as many, noise that lasts for more than 1/48 of
+      the window, instead of 1/24, is left to the model of autoregression.
     """
-    return _since(_Rows(losses), len(losses))
 
+    bound: float = 0.02
+    confidence: float = 0.95
+    points: int = 24
 
-def plateau_left(losses: Sequence[float]) -> tuple[int, int] | None:
-    """The plateau that a loss has fallen from: its first row, and the first row below it. None where there was none,
-    and where the loss is flat again at a level that may be the next plateau. A loss that falls steadily looks flat for
-    short stretches; it has not left a plateau unless it is lower than the trend of the stretch predicts.
+    def __post_init__(self) -> None:
+        real("bound", self.bound, 1e-6, 1.0, "a fraction of the loss, from 1e-6 to 1")
+        real("confidence", self.confidence, 0.5, 1 - 1e-9, "a probability, at least 0.5 and below 1")
+        whole("points", self.points, MIN_ROWS, 1000, f"a whole number from {MIN_ROWS} to 1000")
 
-    Examples:
-        >>> plateau_left([3, 2] + [1.0] * 20 + [0.8, 0.5, 0.3, 0.1]), plateau_left([3, 2] + [1.0] * 20)
-        ((2, 22), None)
-    """
-    if len(losses) < MIN_ROWS:
+    def trend(self, steps: ArrayLike, losses: ArrayLike) -> Trend:
+        """The slope of a loss at its last row, from rows in the order of steps.
+
+        Examples:
+            >>> steps, test = np.arange(1, 101), PlateauTest()
+            >>> test.trend(steps, np.where(steps < 8, 2.0, 1.0)).is_flat, test.trend(steps, 1 / steps).falls
+            (True, True)
+        """
+        at, values = np.asarray(steps, dtype=float), np.asarray(losses, dtype=float)
+        found = Trend(bound=self.bound)
+        if len(at) < MIN_ROWS:
+            return found
+        z = _quantile(self.confidence, len(WINDOWS))
+        for window in WINDOWS:
+            start = int(np.searchsorted(at, max(at[-1] / window, np.nextafter(0, 1))))
+            one = _slope(np.log2(at[start:]), values[start:], z, self.points)
+            low, high = max(found.low, one.low), min(found.high, one.high)
+            if low > high:
+                break
+            slope = min(max(one.slope, low), high)
+            found = replace(one, slope=slope, low=low, high=high, bound=self.bound, start=start)
+        return found
+
+    def since(self, steps: ArrayLike, losses: ArrayLike, trend: Trend) -> int:
+        """The row since which a flat loss has been at its level, as far as the bound and its noise allow."""
+        at, recent = np.asarray(steps, dtype=float), _medians(losses)
+        with np.errstate(divide="ignore"):
+            allowed = self.bound * abs(trend.level) * np.log2(at[-1] / np.maximum(at, 0))
+        allowed += self._noise(recent, trend, len(at))
+        away = np.flatnonzero(np.abs(recent - trend.level) > allowed)
+        return int(away[-1]) + 1 if len(away) and away[-1] + 1 < len(at) else 0
+
+    def left(self, steps: ArrayLike, losses: ArrayLike) -> tuple[int, int] | None:
+        """The plateau that a loss has fallen from: its first row, and the first row below it; None where there is none.
+
+        The loss must lie below the plateau by more than its noise. It must also lie below the steepest straight line in
+        steps that the plateau allows, by the bound and by its interval: a loss that falls on steadily looks flat in its
+        first steps.
+
+        Examples:
+            >>> losses = [3, 2] + [1.0] * 20 + [0.8, 0.5, 0.3, 0.1]
+            >>> PlateauTest().left(range(26), losses), PlateauTest().left(range(22), losses[:22])
+            ((2, 22), None)
+        """
+        at, values = np.asarray(steps, dtype=float), np.asarray(losses, dtype=float)
+        if len(at) <= MIN_ROWS:
+            return None
+        recent, ends = _medians(values), self._ends(at)
+        for end in ends:
+            trend = self.trend(at[:end], values[:end])
+            if trend.falls or trend.rises:
+                continue
+            low = trend.level - self._fall(at, values, trend, end) - self._noise(recent[:end], trend, len(ends))
+            below = (recent < low) & (values < low)
+            if recent[-1] < low[-1] and below[trend.start :].any():
+                start = self.since(at[:end], values[:end], trend)
+                return start, int(trend.start + np.argmax(below[trend.start :]))
         return None
-    rows, now = _Rows(losses), median(losses[-RECENT_ROWS:])
-    stands = _since(rows, len(losses)) is not None
-    for end in range(len(losses) - 1, MIN_ROWS - 1, -max(1, len(losses) // MAX_ENDS)):
-        start = _since(rows, end)
-        if start is None:
-            continue
-        level = median(losses[start:end])
-        low = level - EXIT_FALL * abs(level)
-        if now < low + min(0.0, rows.drift(start, end)) and not (stands and (level <= 0 or now > SOLVED * level)):
-            below = (i for i in range(start, len(losses)) if max(losses[i], median(losses[i : i + RECENT_ROWS])) < low)
-            return start, next(below)
-    return None
+
+    def _ends(self, at: Values) -> list[int]:
+        """Rows up to which a plateau is looked for, the last first; before them a fall to 0 is within the bound."""
+        quarters = np.arange(1, 4 * math.log2(1 + math.log(2) / self.bound))
+        ends = np.searchsorted(at, at[-1] * 2 ** (-quarters / 4), side="right")
+        return [int(end) for end in ends if end >= MIN_ROWS]
+
+    def _fall(self, at: Values, values: Values, trend: Trend, end: int) -> Values:
+        """How far a plateau may have fallen by each step, on a straight line from its middle, seen up to row `end`."""
+        window = slice(trend.start, end)
+        straight = _slope(at[window], values[window], _quantile(self.confidence, len(WINDOWS)), self.points)
+        steepest = max(self.bound / math.log(2) / at[end - 1], -straight.low)
+        return abs(trend.level) * steepest * np.maximum(at - np.median(at[window]), 0)
+
+    def _noise(self, recent: Values, trend: Trend, tests: int) -> float:
+        """By how much medians of a few rows may lie off their level by chance, in so many tests together."""
+        away = np.abs(recent[trend.start :] - trend.level)
+        return _quantile(self.confidence, tests) * STD_PER_MAD * float(np.median(away))
 
 
-def divergence(steps: Values, losses: Values) -> str | None:
-    """How a loss has diverged: it is not finite, or far above its start; None where it has not. A loss that was logged
-    in nearly every row and then stops is not finite; one that is logged now and then may just not be due yet.
+def _quantile(confidence: float, tests: int) -> float:
+    """Standard errors of an interval, if so many of them are to hold together."""
+    return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * tests))
+
+
+def _medians(losses: ArrayLike) -> Values:
+    """The median of each row and its neighbours; of the last three rows in the last row."""
+    values = np.asarray(losses, dtype=float)
+    three = np.median(np.lib.stride_tricks.sliding_window_view(values, RECENT_ROWS), axis=1)
+    return np.concatenate([three[:1], three, three[-1:]])
+
+
+def _slope(x: Values, y: Values, z: float, points: int) -> Trend:
+    """Theil and Sen's slope of y over x as a fraction of the median of y, with an interval of z standard errors."""
+    n = min(points, len(x))
+    if n < 2:
+        return Trend()
+    edges = np.arange(n + 1) * len(x) // n
+    x, y = (np.add.reduceat(v, edges[:-1]) / np.diff(edges) for v in (x, y))
+    first, second = np.triu_indices(n, 1)
+    apart = x[second] > x[first]
+    slopes = np.sort((y[second] - y[first])[apart] / (x[second] - x[first])[apart])
+    level = float(np.median(y))
+    if not len(slopes):
+        return Trend(level=level)
+    slope = float(np.median(slopes))
+    outside = math.floor((len(slopes) - z * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)) / 2)  # of Kendall's statistic
+    scale = abs(level) or 1.0
+    if outside < 0:
+        return Trend(slope / scale, level=level)
+    wider = math.sqrt(_inflation(x, y))
+    ends = slope + wider * (slopes[[outside, -1 - outside]] - slope)
+    low, high = np.clip(ends, slopes[0], slopes[-1]) / scale  # a slope that no two points have is not likely
+    return Trend(slope / scale, float(low), float(high), level=level)
+
+
+def _inflation(x: Values, y: Values) -> float:
+    """Variance of a statistic of y over that with independent noise, from the autocorrelation at lag 1 of the ranks of
+    residuals about a parabola: a bent curve is not noise. It is corrected for its bias, which is about 3 / n."""
+    n = len(x)
+    z = (x - x.mean()) / x.std()
+    basis = np.linalg.qr(np.stack([np.ones(n), z, z**2], axis=1))[0]
+    residuals = y - basis @ (basis.T @ y)
+    if np.ptp(residuals) <= 1e-9 * np.abs(y).max():  # rounding
+        return 1.0
+    ranks = np.argsort(np.argsort(residuals)) - (n - 1) / 2
+    biased = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
+    autocorrelation = min(max((biased + 3 / n) / (1 - 3 / n), 0.0), 1 - 1 / n)
+    return (1 + autocorrelation) / (1 - autocorrelation)
+
+
+def divergence(
+    steps: Values, losses: Values, times: float = 10.0, early: float = 0.25, always: float = 0.9
+) -> str | None:
+    """How a loss has diverged: it is not finite, or `times` as high as ever in its first rows; None where it has not.
+
+    The first rows are this `early` fraction of all. A loss that was logged in more than `always` of the rows and then
+    stops is not finite; one that is logged now and then may just not be due yet. At twice `times` a loss that settles
+    at 15 times its start has not diverged.
 
     Examples:
         >>> steps = np.arange(20.0)
@@ -133,78 +223,9 @@ def divergence(steps: Values, losses: Values) -> str | None:
     if not len(known) or np.isinf(losses[-1]):
         return "not finite"
     gaps = np.diff(np.unique(at))
-    always = there[: np.flatnonzero(there)[-1] + 1].mean() > ALWAYS_LOGGED
-    if len(gaps) and always and steps[-1] - at[-1] > 2 * gaps.max():
+    logged = there[: np.flatnonzero(there)[-1] + 1].mean() > always
+    if len(gaps) and logged and steps[-1] - at[-1] > 2 * gaps.max():
         return "not finite"
-    before = np.abs(known[: max(RECENT_ROWS, len(known) // PLATEAU_SHARE)])
-    far = len(known) > 2 * RECENT_ROWS and np.median(known[-RECENT_ROWS:]) > DIVERGED_TIMES * before.max() > 0
+    before = np.abs(known[: max(RECENT_ROWS, int(early * len(known)))])
+    far = len(known) > 2 * RECENT_ROWS and np.median(known[-RECENT_ROWS:]) > times * before.max() > 0
     return "far above its start" if far else None
-
-
-def falls_slowly(losses: Sequence[float]) -> float | None:
-    """Fraction by which a loss on a plateau fell from the first half of its rows to the second, if that is more than
-    noise; None where it is not."""
-    if len(losses) < MIN_ROWS:
-        return None
-    first, second, noise = halves(losses)
-    fell = first - second
-    return fell / abs(first) if fell > max(STANDARD_ERRORS * noise, MIN_SLOW_FALL * abs(first)) else None
-
-
-def _without_spikes(losses: Values) -> Values:
-    """Replace outliers, as the first row often is, by the median of their neighbours: they would look like noise."""
-    if len(losses) < MIN_ROWS:
-        return losses
-    around = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(losses, 2, "reflect"), 5), axis=1)
-    away = np.abs(losses - around)
-    return np.where(away > SPIKE * STD_PER_MAD * np.median(away), around, losses)
-
-
-class _Rows:
-    """Losses without spikes, with cumulative sums that give the mean and variance of any stretch."""
-
-    def __init__(self, losses: Sequence[float]) -> None:
-        self.losses = _without_spikes(np.asarray(losses, dtype=float))
-        self.middle = float(self.losses.mean()) if len(self.losses) else 0.0
-        away = self.losses - self.middle
-        self.sums, self.squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (away, away**2))
-
-    def still(self, starts: Rows, ends: Rows) -> NDArray[np.bool_]:
-        """Do the halves of each stretch differ by at most their noise, or at most FLAT_WITHIN?"""
-        half = (ends - starts) // 2
-        first, second = (self._moments(a, a + half) for a in (starts, ends - half))
-        noise = np.sqrt((first[1] + second[1]) / half)
-        allowed = np.maximum(STANDARD_ERRORS * noise, FLAT_WITHIN * np.abs(first[0] + self.middle))
-        return np.asarray(np.abs(first[0] - second[0]) <= allowed)
-
-    def drift(self, start: int, end: int) -> float:
-        """How far the trend of a stretch, continued to the last row of all, leads from its middle."""
-        half = (end - start) // 2
-        first, second = self.losses[start : start + half].mean(), self.losses[end - half : end].mean()
-        return float((second - first) / (end - start - half) * (len(self.losses) - (start + end) / 2))
-
-    def _moments(self, a: Rows, b: Rows) -> tuple[Values, Values]:
-        n = b - a
-        mean = (self.sums[b] - self.sums[a]) / n
-        variance = np.maximum(self.squares[b] - self.squares[a] - n * mean**2, 0.0) / np.maximum(n - 1, 1)
-        return mean, variance
-
-
-def _since(rows: _Rows, end: int) -> int | None:
-    """The first row since which the losses up to row `end` are flat, also in the beginning of that stretch."""
-    least = max(MIN_ROWS, end // PLATEAU_SHARE)
-    if end < least:
-        return None
-    starts = np.arange(end - least + 1)
-    ends = np.full_like(starts, end)
-    begun = starts + np.maximum(MIN_ROWS, (ends - starts) // PLATEAU_SHARE)
-    found = np.flatnonzero(rows.still(starts, ends) & rows.still(starts, begun))
-    if not len(found):
-        return None
-    losses = rows.losses[found[0] : end]
-    level = float(np.median(losses))
-    spread = STANDARD_ERRORS * STD_PER_MAD * float(np.median(np.abs(losses - level)))
-    if np.median(losses[-RECENT_ROWS:]) < level - max(spread, EXIT_FALL * abs(level)):  # it falls now
-        return None
-    arrived = losses <= level + max(spread, FLAT_WITHIN * abs(level))  # the first rows may still fall to the level
-    return int(found[0] + np.argmax(arrived))

@@ -1,4 +1,4 @@
-"""Read a training curve: a run directory of ours or of `Watch`, CSV, TensorBoard or Weights & Biases files.
+"""Read a training curve: a run directory of ours or of `Watch`, CSV, files of TensorBoard, W&B or Hugging Face.
 
 Reading runs no code of whoever wrote the files: tables, numbers and protocol buffers only.
 """
@@ -8,13 +8,14 @@ import math
 import re
 import struct
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from unstuck.columns import STEP, Source, is_loss, place
+from unstuck.columns import STEP, Source, is_loss, place, without_prefix
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.extras import require
@@ -26,8 +27,11 @@ from .outcome import Event, Forecast, Outcome
 if TYPE_CHECKING:
     from unstuck.store.store import RunDirectory
 
-STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
-STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls
+#: Names of the step, the first that a curve has counts. `_step` of W&B counts calls of its logger.
+STEP_NAMES = (STEP, "global_step", "iter", "iteration", "steps", "_step")
+STEP_ENDS = re.compile(r"[/._]global_step$|^(train|trainer|watch|unstuck)/(step|iter|iteration)$")  # as trainers log it
+TRAINER_STATE = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint
+MAX_BYTES = 2**29  # of a file, which is read at once and then takes some five times as much memory
 WATCHED = "watched"  # the task of a directory that a `Watch` wrote
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+(\.0*)?\s*")
 
@@ -39,16 +43,7 @@ def read_curve(source: str | Path) -> Curve:
         if (archived := _run(path).curve()) is not None:
             return archived.sorted()
         raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
-    if path.is_dir():
-        table = _directory(path)
-    elif path.suffix.lower() in (".csv", ".parquet"):
-        table = _table(path)
-    elif path.suffix == ".wandb":
-        table = _wandb(path)
-    elif "tfevents" in path.name:
-        table = _tensorboard(path)
-    else:
-        raise BadInput("SOURCE", str(source), "a run directory, .csv, .parquet, .wandb or TensorBoard event file")
+    table = _directory(path) if path.is_dir() else _file(path)
     return Curve.from_frame(_by_step(table, source), _whose(path))
 
 
@@ -78,21 +73,82 @@ def _run(path: Path) -> "RunDirectory":
     return RunDirectory(path)
 
 
+def _file(path: Path) -> pd.DataFrame:
+    if path.stat().st_size > MAX_BYTES:
+        raise BadInput("SOURCE", str(path), f"a file of at most {MAX_BYTES // 2**20} MB")
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return _table(path)
+    if path.suffix == ".wandb":
+        return _wandb(path)
+    if "tfevents" in path.name:
+        return _tensorboard(path)
+    if path.suffix == ".json":
+        return _trainer_state(path)
+    kinds = f".csv, .parquet, .wandb, {TRAINER_STATE} or TensorBoard event file"
+    raise BadInput("SOURCE", str(path), f"a run directory, {kinds}")
+
+
 def _directory(path: Path) -> pd.DataFrame:
     if (path / "curve.parquet").is_file():
-        return _table(path / "curve.parquet")
+        return _file(path / "curve.parquet")
     if any(path.glob("*tfevents*")):
         return _tensorboard(path)
-    offline = sorted(path.glob("*.wandb"))
-    if offline:
-        return _wandb(offline[-1])
+    if parts := _wandb_parts(path):
+        return pd.concat([_file(part) for part in parts], ignore_index=True)
+    if state := _last_trainer_state(path):
+        return _file(state)
     from unstuck.store.store import Store
 
     runs = [run.path.name for run in Store(path)]
     if runs:
         raise BadInput("SOURCE", str(path), f"one run of this store, such as {path / runs[-1]}")
     waits = " (it has begun; the curve is written with its first checkpoint)" if (path / "status.json").exists() else ""
-    raise BadInput("SOURCE", str(path), f"a directory with curve.parquet, TensorBoard events or a .wandb file{waits}")
+    kinds = f"curve.parquet, TensorBoard events, a .wandb file or {TRAINER_STATE}"
+    raise BadInput("SOURCE", str(path), f"a directory with {kinds}{waits}")
+
+
+def _wandb_parts(path: Path) -> list[Path]:
+    """The .wandb files of one run, oldest first: of the directory itself, or of the last run in a folder `wandb`, whose
+    directories are called [offline-]run-DATE_TIME-ID; a run that was resumed has several."""
+    if own := sorted(path.glob("*.wandb")):
+        return own[-1:]
+    folder = path if path.name == "wandb" or not (path / "wandb").is_dir() else path / "wandb"
+    found = sorted(folder.glob("*run-*/*.wandb"), key=lambda file: file.parent.name.removeprefix("offline-"))
+    latest = sorted((folder / "latest-run").glob("*.wandb")) or found
+    if not latest:
+        return []
+    mine = [file for file in found if file.name == latest[-1].name] or latest[-1:]
+    if others := len({file.name for file in found} - {latest[-1].name}):
+        message = f"{folder} holds {others} other runs; the last one, {mine[-1].parent.name}, is read"
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return mine
+
+
+def _last_trainer_state(path: Path) -> Path | None:
+    """In the directory itself, or else in its last checkpoint."""
+    if (path / TRAINER_STATE).is_file():
+        return path / TRAINER_STATE
+    found = path.glob(f"checkpoint-*/{TRAINER_STATE}")
+    numbered = {int(number): file for file in found if (number := file.parent.name.split("-")[-1]).isdecimal()}
+    return numbered[max(numbered)] if numbered else None
+
+
+def _trainer_state(path: Path) -> pd.DataFrame:
+    """The log of Hugging Face's Trainer: a list of rows, each with a step and what was logged then."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise BadInput("SOURCE", str(path), f"JSON that can be read ({type(e).__name__})") from e
+    log = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(log, list) or not all(isinstance(row, dict) for row in log):
+        raise BadInput(
+            "SOURCE", str(path), "JSON with log_history, a list of rows, as Hugging Face's Trainer writes it"
+        )
+    return pd.DataFrame([_scalars(row) for row in log])
+
+
+def _scalars(row: dict[str, Any]) -> dict[str, float]:
+    return {k: v for k, v in row.items() if isinstance(v, (int, float))}
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -123,13 +179,17 @@ def _tensorboard(source: Path) -> pd.DataFrame:
     rows: dict[int, dict[str, float]] = {}
     for tag in events.Tags()["scalars"]:
         for event in events.Scalars(tag):
-            rows.setdefault(event.step, {"step": event.step})[tag.replace("/", "_")] = event.value
+            rows.setdefault(event.step, {"step": event.step})[_name(tag)] = event.value
     for tag in events.Tags()["tensors"]:
         for event in events.Tensors(tag):
             value = make_ndarray(event.tensor_proto)
             if value.size == 1 and value.dtype.kind in "fiu":
-                rows.setdefault(event.step, {"step": event.step})[tag.replace("/", "_")] = float(value.item())
+                rows.setdefault(event.step, {"step": event.step})[_name(tag)] = float(value.item())
     return pd.DataFrame(list(rows.values()))
+
+
+def _name(tag: str) -> str:
+    return without_prefix(tag).replace("/", "_")
 
 
 def _wandb(path: Path) -> pd.DataFrame:
@@ -147,7 +207,7 @@ def _wandb(path: Path) -> pd.DataFrame:
         except (DecodeError, ValueError) as e:
             raise BadInput("SOURCE", str(path), f"a .wandb file that can be read ({type(e).__name__})") from e
         if items:
-            rows.append({k: v for k, v in items.items() if isinstance(v, (int, float))})
+            rows.append(_scalars(items))
     return pd.DataFrame(rows)
 
 
@@ -175,13 +235,13 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 
 def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
-    table = table.rename(columns=str)
+    table = _without_prefixes(table.rename(columns=str))
     name = _step_column(table)
     if name is None or table.empty:
         raise BadInput("SOURCE", str(source), f"a curve with rows and a column called {' or '.join(STEP_NAMES)}")
     numbers = table.apply(pd.to_numeric, errors="coerce")
     steps = _steps(table[name])
-    if STEP_ENDS.search(name.lower()) and "_step" in numbers:  # rows of other logger calls lack the trainer's step
+    if name != "_step" and "_step" in numbers:  # rows of other logger calls lack the trainer's step
         order = numbers["_step"].sort_values(kind="stable").index
         steps = steps.fillna(steps[order].ffill())
     there = steps.map(lambda x: math.isfinite(x) and x >= 0)
@@ -197,6 +257,13 @@ def _by_step(table: pd.DataFrame, source: str | Path) -> pd.DataFrame:
     numbers = numbers.dropna(axis=1, how="all")
     _warn_of_epochs(numbers)
     return numbers.groupby("step", as_index=False).last()  # of each column: loggers may write a step in several rows
+
+
+def _without_prefixes(table: pd.DataFrame) -> pd.DataFrame:
+    """Heads' columns without the prefix of a logger. Where two would have the same name, they keep theirs."""
+    bare = [without_prefix(c) for c in table]
+    count = Counter(bare)
+    return table.set_axis([b if count[b] == 1 else c for b, c in zip(bare, table, strict=True)], axis=1)
 
 
 def _warn_of_text(table: pd.DataFrame, numbers: pd.DataFrame) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecast
-from unstuck.forecast.plateau import STD_PER_MAD, PlateauDetector
+from unstuck.forecast.plateau import STD_PER_MAD, PlateauTest, Trend
 from unstuck.scalars import measure, real, whole
 
 WAIT_FROM = 0.5  # fraction of a plateau from which on its predicted end is waited for
@@ -61,10 +61,15 @@ class DiversitySchedule:
     schedule repeats again: as much as before if the new plateau is lower by `fall`, since repetition has helped;
     otherwise `factor` as much, but not less than `least`.
 
+    A learner is stuck if its loss is flat to within `bound`, a fraction of the loss a doubling of steps, by a
+    `PlateauTest` that is repeated from `patience` steps on; with a noisy loss that takes longer. At twice the bound a
+    healthy language model, whose loss falls by 3% a doubling, is called stuck. `confidence` is that of one such test.
+    It is high since the test is repeated; at 0.99 a plateau needs a third fewer steps, and more healthy runs are called
+    stuck.
+
     Losses count above `floor`, the loss that cannot be avoided: 0 for a task without noise. If `floor` is too low, a
-    learner that has finished looks stuck. So does one whose loss falls by less than 2% in `patience` steps: choose
-    `patience` accordingly. A learner without a plateau has finished at the square of `mastered` of its loss after
-    `patience` steps. Where noise hides a fall of half of `fall` in that time, it takes longer to call a learner stuck.
+    learner that has finished looks stuck. A learner without a plateau has finished at the square of `mastered` of its
+    loss after `patience` steps.
 
     The loss on clean data, without repetition, shows the transition best. Pass it to `schedule.measured(loss)` every
     few steps, also while nothing is repeated, since later values are compared with earlier ones. From the third value
@@ -85,6 +90,8 @@ class DiversitySchedule:
         mastered: float = 0.2,
         floor: float = 0.0,
         patience: int = 100,
+        bound: float = 0.02,
+        confidence: float = 0.999,
         memory: int | None = None,
         longest: int | None = None,
     ) -> None:
@@ -103,7 +110,7 @@ class DiversitySchedule:
         self.memory = whole("memory", memory, 1, patience, steps)
         steps = f"a whole number of steps, at least the patience of {patience}"
         self.longest = whole("longest", longest, patience, most_steps, steps)
-        self.detector = PlateauDetector(least=patience, blind=self.fall / 2)
+        self.patience, self.test = patience, PlateauTest(bound, confidence)
         self.repetition = 0.0
         self.stage = "diverse"  # "repeating" on a plateau, "released" after the transition, "done" when mastered
         self.next = self.most  # how much to repeat on the next plateau
@@ -114,6 +121,7 @@ class DiversitySchedule:
         self.last_clean: float | None = None  # on clean data there
         self.last_many = 0  # measurements that this is the median of
         self.settled: float | None = None  # that it came to rest at with this repetition
+        self.values: list[float] = []  # the last ones, in this stage
         self.clean: list[float] = []  # on clean data, in this stage
         self.measurements: list[tuple[int, float]] = []  # the last of them, in whatever stage, each with its step
         self.warned = False
@@ -128,31 +136,35 @@ class DiversitySchedule:
         if not math.isfinite(loss) or self.stage == "done" or not self._above(loss):
             return self.repetition
         self.steps, self.since = self.steps + 1, self.since + 1
-        values = self.detector.values
-        self.detector.add(loss)
-        if len(values) > 2 * HISTORY * self.detector.least:
-            del values[: -HISTORY * self.detector.least]
-        if len(values) >= self.memory:
-            self._judge(fmean(values[-self.memory :]))
+        self.values.append(loss)
+        if len(self.values) > 2 * HISTORY * self.patience:
+            del self.values[: -HISTORY * self.patience]
+        if len(self.values) >= self.memory:
+            self._judge(fmean(self.values[-self.memory :]))
         return self.repetition
 
     def _judge(self, now: float) -> None:
-        if self.start is None and self.steps >= self.detector.least:
+        if self.start is None and self.steps >= self.patience:
             self.start = now
         if self.stage == "repeating":
             by_training = len(self.clean) < 2 * MIN_MEASUREMENTS and self._fallen_in_training(now)
             if by_training or self.since >= self.longest:
                 self._change(0.0, "released")
-            elif self._time_to_look() and self.detector.stands:
+            elif self._time_to_look() and not self._trend().falls:
                 self.settled = self._level()
         elif self._learnt(now):
             self.stage = "done"
-        elif self.since >= self.wait and self._time_to_look() and self.detector.stuck:
-            self._stuck(self._level())
+        elif self.since >= self.wait and self._time_to_look() and (trend := self._trend()).is_flat:
+            self._stuck(self._level(), len(self.values) - trend.start)
 
     def _time_to_look(self) -> bool:
-        """A few times in `patience` steps: the detector goes through all values."""
-        return self.since % max(1, self.detector.least // 10) == 0
+        """After `patience` steps of this stage, and then ten to twenty times a doubling of its steps."""
+        every = 1 << max(0, (self.since // 10).bit_length() - 1)
+        return self.since == self.patience or (self.since > self.patience and self.since % every == 0)
+
+    def _trend(self) -> Trend:
+        """How the loss changes, a doubling of the steps of this stage."""
+        return self.test.trend(range(self.since - len(self.values) + 1, self.since + 1), self.values)
 
     def _above(self, loss: float) -> bool:
         """Is a loss above the floor? A loss below it would make every plateau look mastered."""
@@ -164,21 +176,22 @@ class DiversitySchedule:
 
     def _level(self) -> float:
         """The present level of the loss, without the first half of `patience`, in which it may have fallen to it."""
-        return fmean(self.detector.values[-self._many :])
+        return fmean(self.values[-self._many :])
 
     @property
     def _many(self) -> int:
         """Losses that a level is the mean of."""
-        return max(self.memory, self.detector.least // 2)
+        return max(self.memory, self.patience // 2)
 
-    def _stuck(self, level: float) -> None:
+    def _stuck(self, level: float, many: int) -> None:
+        """Repeat, for a loss that stood at this level for so many steps, unless its end is near."""
         self.plateau = level if self.plateau is None else self.plateau
         if self.steps < self.expected:  # its end is near
             return
         if self.last is not None and not self._fallen(level, self.last):
             self.next = max(self.next * self.factor, min(self.least, self.next))
         self.last = level
-        stood = [clean for step, clean in self.measurements if step > self.steps - len(self.detector.lately())]
+        stood = [clean for step, clean in self.measurements if step > self.steps - many]
         stood = stood if len(stood) >= MIN_MEASUREMENTS else self.clean[-MIN_MEASUREMENTS:]
         known = len(stood) >= MIN_MEASUREMENTS
         self.last_clean, self.last_many = (median(stood), len(stood)) if known else (None, 0)
@@ -196,7 +209,7 @@ class DiversitySchedule:
         """Has the training loss fallen from the level where it had settled, by more than its noise, or by half?"""
         if self.settled is None or not self._fallen(now, self.settled):
             return False
-        noise = _noise(self.detector.values[-self.detector.least :])
+        noise = _noise(self.values[-self.patience :])
         chance = self._chance(noise, self.memory, self._many)
         return self._fallen(now, self.settled, min(chance, 0.5 * self.settled))
 
@@ -260,14 +273,14 @@ class DiversitySchedule:
         self.repetition, self.stage, self.settled, self.clean = repetition, stage, None, []
         self.since, self.expected = 0, 0
         self.changes.append((self.steps, repetition))
-        self.detector.reset()
+        self.values = []
 
     def state_dict(self) -> dict[str, Any]:
         """The state in plain values, for a checkpoint; settings are those of the schedule that loads it."""
         kept = {name: getattr(self, name) for name in (*PROGRESS, *AMOUNTS, *LEVELS)}
         lists = {"clean": list(self.clean), "changes": [list(c) for c in self.changes]}
         lists["measurements"] = [list(m) for m in self.measurements]
-        return {**kept, **lists, "values": list(self.detector.values), "most": self.most, "floor": self.floor}
+        return {**kept, **lists, "values": list(self.values), "most": self.most, "floor": self.floor}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; where `most` or `floor` differ now, what was kept is converted to them."""
@@ -278,7 +291,6 @@ class DiversitySchedule:
             kept = self._converted(state, self.most / most, state["floor"] - self.floor)
         except (OverflowError, TypeError, ValueError) as e:
             raise BadInput("state", state, f"what state_dict() gave ({e})") from e
-        self.detector.values = kept.pop("values")
         vars(self).update(kept)
 
     def _converted(self, state: dict[str, Any], more: float, up: float) -> dict[str, Any]:

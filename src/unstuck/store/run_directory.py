@@ -11,13 +11,12 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 import yaml
 
 from unstuck.columns import Source, renamed
-from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
 from unstuck.files import own_directory, remove_partial, replace_file, sync_directory
@@ -28,6 +27,9 @@ from unstuck.store.reading import has_rows, is_own_file, read_spec, read_status,
 from unstuck.store.result import Result
 from unstuck.store.scan import holds_run
 from unstuck.store.table import flatten, summary
+
+if TYPE_CHECKING:
+    from unstuck.config import RunSpec
 
 R = TypeVar("R")
 
@@ -137,7 +139,7 @@ class RunDirectory:
         # Its name is that of the directory, whatever the specification says.
         return {"run_id": None} | flatten(spec) | summary(status, _result(status)) | {"run_id": self.path.name}
 
-    def write_spec(self, spec: RunSpec) -> None:
+    def write_spec(self, spec: "RunSpec") -> None:
         self._write("spec.yaml", _yaml(spec.as_dict()))
 
     def write_status(self, status: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @pytest.mark.parametrize(
-    ("kills", "every"), [(3, 30), pytest.param(100, 1, marks=pytest.mark.slow)], ids=["some", "a hundred"]
+    ("kills", "every"), [(3, 50), pytest.param(100, 1, marks=pytest.mark.slow)], ids=["some", "a hundred"]
 )
 def test_kills_cost_nothing_but_time(tmp_path, kills, every):
     words = ["--kills", str(kills), "--every", str(every), "--out", str(tmp_path / "kills.csv")]

@@ -344,14 +344,6 @@ def test_what_stops_a_sweep_costs_nothing_but_time(tmp_path):
     assert_as_if_undisturbed(out, 2, Store(tmp_path / "calm"))
 
 
-@pytest.mark.slow
-def test_twenty_kills_cost_nothing_but_time(tmp_path):
-    out = tmp_path / "killed"
-    kill_at_random(out, 20, seed=20, stops=20)
-    assert start_sweep(out, 20).wait(timeout=300) == 0
-    assert_as_if_undisturbed(out, 20, Store(tmp_path / "calm"))
-
-
 def test_a_look_at_a_run_does_not_make_it_busy(tmp_path, monkeypatch):
     directory = Store(tmp_path).run("a")
     with directory.lock() as mine:

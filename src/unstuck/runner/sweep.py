@@ -19,7 +19,7 @@ from unstuck.runner.pool import LocalPool
 from unstuck.runner.units import Agenda, Order, Progress, Sweep, Unit, work
 from unstuck.store.store import Store
 from unstuck.training.loop import check_device
-from unstuck.training.trial import try_out
+from unstuck.training.trial import try_any
 
 MAX_RUNS = 100_000
 
@@ -74,18 +74,13 @@ def run_sweep(
     agenda = Agenda(specs, store, progress, order)
     for spec in itertools.chain(*agenda.todo):
         check_device(spec)
-    for spec in {_kinds(spec): spec for spec in itertools.chain(*agenda.todo)}.values():
-        try_out(spec)  # here, and not in each worker
+    try_any(list(itertools.chain(*agenda.todo)))
     if workers == 0:
         _run_here(agenda, seconds, checkpoint_seconds)
     elif agenda.todo:
         agenda.check_importable()
         LocalPool(agenda, workers, checkpoint_seconds).run(seconds)
     return agenda.sweep
-
-
-def _kinds(spec: RunSpec) -> tuple[type, type, str]:
-    return type(spec.task), type(spec.model), spec.optim.name
 
 
 def _run_here(agenda: Agenda, seconds: float, checkpoint_seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Try a task or a model of somebody's own on a few sequences before it is trained: what does not fit is named."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,18 @@ def try_out(spec: RunSpec) -> None:
         if batch is not None:
             outputs = trial.guarded(f"the module of {trial.field('build')}", lambda: module.eval()(batch.inputs))
             _Trial(spec.task, spec.task_name).losses(outputs, batch)
+
+
+def try_any(specs: Sequence[RunSpec]) -> None:
+    """Refuse a sweep none of whose runs would work; one that fails must not stop the others."""
+    refusals = []
+    for spec in specs:
+        try:
+            return try_out(spec)
+        except BadInput as e:
+            refusals.append(e)
+    if refusals:
+        raise refusals[0]
 
 
 @contextmanager

@@ -1,0 +1,88 @@
+"""When an event happens, as probabilities: a chance that it happens at all, and a step that is normal in its logarithm.
+
+What has not happened by now happens later, so the distribution of the step is cut off below the present step.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit, ndtr, ndtri
+
+ALMOST = 1e-9  # probabilities are kept this far from 0 and 1, where their logarithms are still numbers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean and standard deviation of the logarithm of a step, and the probability that the event happens at all."""
+
+    mean: float
+    spread: float
+    probability: float
+
+    def passed(self, step: float) -> float:
+        """Probability that an event that happens has happened by a step."""
+        return float(ndtr((math.log(max(step, 1.0)) - self.mean) / self.spread))
+
+    def not_yet(self, now: float) -> float:
+        """The probability that the event happens at all, given that it has not by now."""
+        waiting = self.probability * (1 - self.passed(now))
+        return waiting / (waiting + 1 - self.probability)
+
+
+@dataclass(frozen=True)
+class Survival:
+    """The step of an event that has not happened by step `now`."""
+
+    now: float
+    mean: float  # of the logarithm of the step, before it is cut off at the present one
+    spread: float
+    probability: float  # that the event happens at all
+
+    def by(self, step: float) -> float:
+        """Probability that the event has happened by a step.
+
+        Examples:
+            >>> survival = Survival(now=100, mean=math.log(200), spread=0.1, probability=0.9)
+            >>> round(survival.by(200), 3), survival.by(100), round(survival.by(1e6), 3)
+            (0.45, 0.0, 0.9)
+        """
+        if step <= self.now:
+            return 0.0
+        z, z_now = ((math.log(max(x, 1.0)) - self.mean) / self.spread for x in (step, self.now))
+        left = max(float(ndtr(-z_now)), ALMOST)
+        return self.probability * min(1.0, max(0.0, 1 - float(ndtr(-z)) / left))
+
+    @property
+    def soon(self) -> float:
+        """Probability that the event happens before twice the present step."""
+        return self.by(2 * self.now)
+
+    def quantiles(self, *levels: float) -> list[float]:
+        """Steps by which the event has happened with these probabilities, if it happens."""
+        left = max(float(ndtr((self.mean - math.log(max(self.now, 1.0))) / self.spread)), ALMOST)
+        logs = self.mean - self.spread * ndtri([left * (1 - q) for q in levels])
+        return [max(self.now, math.exp(min(float(x), 700.0))) for x in logs]
+
+    @property
+    def median(self) -> float:
+        return self.quantiles(0.5)[0]
+
+    def interval(self, level: float) -> tuple[float, float]:
+        low, high = self.quantiles(0.5 - level / 2, 0.5 + level / 2)
+        return low, high
+
+
+def combine(signal: Estimate, law: Estimate, correlation: float, base: float) -> Estimate:
+    """The estimate of a signal and that of a law together.
+
+    Steps are weighted by the inverse of their variances; `correlation` is that of the two errors. Odds multiply: a
+    probability of the signal counts by how far it is from `base`, the share of events in the runs it was fitted on.
+    """
+    spreads = np.array([signal.spread, law.spread])
+    weights = spreads**-2 / np.sum(spreads**-2)
+    mean = float(weights @ [signal.mean, law.mean])
+    parts = weights * spreads
+    variance = (1 - correlation) * np.sum(parts**2) + correlation * np.sum(parts) ** 2
+    odds = logit(np.clip([signal.probability, law.probability, base], ALMOST, 1 - ALMOST))
+    return Estimate(mean, math.sqrt(variance), float(expit(odds[0] + odds[1] - odds[2])))

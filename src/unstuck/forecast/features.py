@@ -82,33 +82,68 @@ def gains(attention: Array) -> Array:
     return np.asarray(np.log(np.maximum(attention, 1e-12) / start))
 
 
-def features(curve: Curve, kind: Kind) -> Array:
-    """One number for each of `NAMES`, for a curve up to its last row. It must have rows of this kind."""
-    rows = kind.rows(curve)
-    steps = rows.steps
-    present = [rows.flat(measure) for measure in kind.measures if measure in rows.measures]
-    moved = [_drops(values) if kind.blind else gains(values) for values in present]
-    best = np.array([m.max(1) for m in moved])  # (measures, rows)
-    lead = int(best[:, -1].argmax())
-    heads = np.sort(moved[lead][-1])[::-1]
-    own, earlier = best[lead], [row_at(steps, steps[-1] / past) for past in PAST]
-    size = max(own[-1], 0.0) + FAINT_GAIN
-    level = 1 - present[lead] if kind.blind else present[lead]
-    return np.array(
-        [
-            _log(own[-1]),
-            *(_log(own[i]) for i in earlier),
-            _log(np.maximum(best[:, -1], 0.0).sum()),
-            _log(heads[min(1, len(heads) - 1)]),
-            _log(sum(m[-1].mean() for m in moved)),
-            np.log(max(level[0].mean(), 1e-12)),
-            np.log(max(level[-1].max(), 1e-12)),
-            (np.maximum.accumulate(own) - own).max() / size,
-            max(0.0, -moved[lead].min()) / size,
-            float(len(present) > 1),
-            *_trends(curve, kind.event),
-        ]
-    )
+@dataclass(frozen=True)
+class Evidence:
+    """What a curve has of one kind, as arrays in the order of steps."""
+
+    kind: Kind
+    steps: Array
+    present: list[Array]  # of each measure, (rows, heads)
+    own_steps: Array  # of what the event is defined by: the logarithm of the loss, or the copying advantage
+    own: Array
+
+    @classmethod
+    def of(cls, curve: Curve, kind: Kind) -> "Evidence":
+        rows = kind.rows(curve)
+        present = [rows.flat(measure) for measure in kind.measures if measure in rows.measures]
+        return cls(kind, rows.steps, present, *(_advantage if kind.event is Event.CIRCUIT else _log_loss)(curve))
+
+    def until(self, step: float) -> "Evidence":
+        """What was known at a step."""
+        rows, own = self.steps <= step, self.own_steps <= step
+        present = [values[rows] for values in self.present]
+        return Evidence(self.kind, self.steps[rows], present, self.own_steps[own], self.own[own])
+
+    @property
+    def features(self) -> Array:
+        """One number for each of `NAMES`, at the last row."""
+        moved = [_drops(values) if self.kind.blind else gains(values) for values in self.present]
+        best = np.array([m.max(1) for m in moved])  # (measures, rows)
+        lead = int(best[:, -1].argmax())
+        heads = np.sort(moved[lead][-1])[::-1]
+        gain, earlier = best[lead], [row_at(self.steps, self.steps[-1] / past) for past in PAST]
+        size = max(gain[-1], 0.0) + FAINT_GAIN
+        level = 1 - self.present[lead] if self.kind.blind else self.present[lead]
+        return np.array(
+            [
+                _log(gain[-1]),
+                *(_log(gain[i]) for i in earlier),
+                _log(np.maximum(best[:, -1], 0.0).sum()),
+                _log(heads[min(1, len(heads) - 1)]),
+                _log(sum(m[-1].mean() for m in moved)),
+                np.log(max(level[0].mean(), 1e-12)),
+                np.log(max(level[-1].max(), 1e-12)),
+                (np.maximum.accumulate(gain) - gain).max() / size,
+                max(0.0, -moved[lead].min()) / size,
+                float(len(self.present) > 1),
+                *self._trends(),
+            ]
+        )
+
+    @property
+    def best_head(self) -> tuple[str, int]:
+        """The measure and the number of the head that moved most."""
+        moved = [(_drops(values) if self.kind.blind else gains(values))[-1] for values in self.present]
+        lead = int(np.argmax([m.max() for m in moved]))
+        return self.kind.measures[lead], int(moved[lead].argmax())
+
+    def _trends(self) -> Sequence[float]:
+        """By how much what defines the event was more at two earlier steps; 0 where it is not recorded."""
+        if not len(self.own_steps):
+            return 0.0, 0.0
+        now = np.median(self.own[-MEDIAN_ROWS:])
+        ends = [row_at(self.own_steps, self.own_steps[-1] / past) + 1 for past in (PAST[1], PAST[0])]
+        return [float(np.median(self.own[max(0, end - MEDIAN_ROWS) : end]) - now) for end in ends]
 
 
 def _log(gain: float) -> float:
@@ -125,18 +160,9 @@ def row_at(steps: Array, step: float) -> int:
     return max(int(np.searchsorted(steps, step, side="right")) - 1, 0)
 
 
-def _trends(curve: Curve, event: Event) -> Sequence[float]:
-    """How what defines the event has changed since two earlier steps; 0 where it is not recorded."""
-    if event is Event.CIRCUIT:
-        steps, values = _advantage(curve)
-    else:
-        steps, values = finite_loss(curve)
-        values = np.log(np.maximum(values, 1e-12))
-    if not len(steps):
-        return 0.0, 0.0
-    now = np.median(values[-MEDIAN_ROWS:])
-    ends = [row_at(steps, steps[-1] / past) + 1 for past in (PAST[1], PAST[0])]
-    return [float(np.median(values[max(0, end - MEDIAN_ROWS) : end]) - now) for end in ends]
+def _log_loss(curve: Curve) -> tuple[Array, Array]:
+    steps, losses = finite_loss(curve)
+    return steps, np.log(np.maximum(losses, 1e-12))
 
 
 def _advantage(curve: Curve) -> tuple[Array, Array]:

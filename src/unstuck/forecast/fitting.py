@@ -18,6 +18,7 @@ ITERATIONS = 80  # of L-BFGS
 EDGES = (0.0, 0.15, 0.3, 0.5, 0.7, 1.0)  # of groups of stated fractions elapsed
 LEVEL = 0.8  # coverage that spreads are calibrated to
 UNLIKE = 0.99  # quantile of the training moments' distances, beyond which a run is unlike them
+NEVER = 50.0  # logarithm of (step of an event / now) that stands for infinity
 LEAST_LIKELIHOOD = -12.0  # logarithm: one impossible moment does not decide the fit
 
 
@@ -54,12 +55,12 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
     import torch  # only fitting needs it
 
     def tensor(values: Any) -> torch.Tensor:
-        return torch.as_tensor(np.asarray(values, dtype=float))
+        return torch.tensor(np.asarray(values, dtype=float))
 
     happened = table["event"].notna().to_numpy()
-    ahead = np.log(table["event"].fillna(table["last"]) / table["step"]).clip(lower=1e-3)
+    ahead = np.log(table["event"].fillna(table["last"]) / table["step"]).clip(1e-3, NEVER)
     votes = 1 / table.groupby("run_id")["step"].transform("size")
-    u, weight, event = tensor(ahead), tensor(votes / votes.sum()), torch.as_tensor(happened)
+    u, weight, event = tensor(ahead), tensor(votes / votes.sum()), torch.tensor(happened)
     wide, narrow, law_says = tensor(quadratic(z)), tensor(linear(z)), tensor(offset)
     parts = [torch.zeros(n, dtype=torch.double) for n in (wide.shape[1], narrow.shape[1], narrow.shape[1])]
     parts[1][0], parts[2][0] = -1.0, 2.0

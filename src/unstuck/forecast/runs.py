@@ -1,5 +1,6 @@
 """The runs that forecasts are fitted and judged on, and the moments at which each is forecast."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,13 +13,14 @@ from unstuck.curve import Curve
 from unstuck.store.store import RunDirectory, Store
 
 from .events import CircuitRule, Event, ExitRule, finite_loss
-from .features import HISTORY, KINDS, NAMES, Kind, features
+from .features import HISTORY, KINDS, NAMES, Evidence, Kind
 
 FIRST_STEP, STEP_RATIO = 60, 1.15  # a run is forecast at rows past the steps 60 * 1.15^k, which no outcome decides
 #: Settings of the runs of Figure 3, beside sizes and seed.
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 SIZES = ("T", "d", "B", "p", "tokens", "pairs", "context", "burst", "vocabulary")
-DRIFT = "drift"  # the family of simulated heads that only drift
+CONTROL, DRIFT = "negative control", "drift"  # families of runs that cannot emerge, and of heads that only drift
+NEVER = (CONTROL, DRIFT)
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class MeasuredRun:
 
 
 class Moment(NamedTuple):
-    """A run at a step before an event: the curve up to then, and the step of the event, None if it never came."""
+    """A run at a step before an event: what was known then, and the step of the event, None if it never came."""
 
     step: float
-    curve: Curve
+    evidence: Evidence
     event: float | None
 
 
@@ -71,7 +73,7 @@ def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:
     """Runs that cannot emerge, of the table that tools/negative_controls.py writes."""
     for (kind, seed), rows in table.groupby(["kind", "seed"]):
         curve = Curve.from_frame(rows.drop(columns=["kind", "seed"]).dropna(axis=1, how="all"), "run")
-        yield MeasuredRun(f"{kind} {seed}", "negative control", {"seed": seed, "kind": kind}, curve)
+        yield MeasuredRun(f"{kind} {seed}", CONTROL, {"seed": seed, "kind": kind}, curve)
 
 
 def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
@@ -94,18 +96,12 @@ def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
 def moments(run: MeasuredRun, kind: Kind) -> Iterator[Moment]:
     """The moments at which a run is forecast: rows of this kind past the steps 60 * 1.15^k at which the event lies
     ahead, with measurements from a third of the step on."""
-    rows = kind.rows(run.curve).steps
-    if len(rows) < 2 or not (waits := _waiting(run.curve, kind.event)):
-        return
-    known, next_step = np.array([step for step, _ in waits]), FIRST_STEP * 1.0
-    for step in rows[rows >= HISTORY * rows[rows > 0].min(initial=np.inf)]:
-        if step < next_step:
-            continue
-        at = int(np.searchsorted(known, step))
-        if at < len(known) and known[at] == step:
-            yield Moment(float(step), run.curve.truncate(step), waits[at][1])
-            while next_step <= step:
-                next_step *= STEP_RATIO
+    evidence = Evidence.of(run.curve, kind)
+    ahead, next_step = dict(_waiting(run.curve, kind.event)), float(FIRST_STEP)
+    for step in evidence.steps[evidence.steps >= HISTORY * evidence.steps[evidence.steps > 0].min(initial=np.inf)]:
+        if step >= next_step and step in ahead:
+            yield Moment(float(step), evidence.until(step), ahead[step])
+            next_step = FIRST_STEP * STEP_RATIO ** (1 + math.floor(math.log(step / FIRST_STEP, STEP_RATIO)))
 
 
 def _waiting(curve: Curve, event: Event) -> list[tuple[float, float | None]]:
@@ -118,16 +114,15 @@ def _waiting(curve: Curve, event: Event) -> list[tuple[float, float | None]]:
 
 
 def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention") -> pd.DataFrame:
-    """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run, and
-    the features."""
+    """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run
+    (infinite if it cannot emerge), and the features."""
     rows = []
     for run in runs:
         if KINDS[kind].measures[0] not in run.curve.measures:
             continue
-        last = float(run.curve.steps.max())
-        for moment in moments(run, KINDS[kind]):
-            event = np.nan if moment.event is None else moment.event
-            known = {"run_id": run.run_id, "family": run.family, "size": run.size, "step": moment.step}
-            found = dict(zip(NAMES, features(moment.curve, KINDS[kind]), strict=True))
-            rows.append({**known, "event": event, "last": last, **found})
+        known = {"run_id": run.run_id, "family": run.family, "size": run.size}
+        known["last"] = math.inf if run.family in NEVER else float(run.curve.steps.max())
+        for step, evidence, event in moments(run, KINDS[kind]):
+            found = dict(zip(NAMES, evidence.features, strict=True))
+            rows.append({**known, "step": step, "event": math.nan if event is None else event, **found})
     return pd.DataFrame(rows)

@@ -196,6 +196,10 @@ class Curve:
         mine = {c for measure in measures for c in self._places.get(measure, {}).values()}
         return [c for c in self.columns if c in mine]
 
+    def head_places(self, measure: str) -> list[tuple[int, int]]:
+        """Layer and head of every column of `flat(measure)`."""
+        return list(self._known(measure))
+
     def heads(self, measure: str) -> Array:
         """A measure of every head, (rows, layers, heads); NaN where a head has none."""
         places = self._known(measure)

@@ -45,11 +45,14 @@ class ExitRule:
 
     `fall` is the fraction of the level by which it must fall. At twice the value exits come later and shallow ones,
     such as those of language models (use 0.02 to 0.05 there), are no longer events. A fall also has to be `noises`
-    times the noise of a row; at twice the value noisy losses leave later.
+    times the noise of a row; at twice the value noisy losses leave later. A loss that stands at or below `done` times
+    the highest level at which it stood has nothing left to learn; at twice the value a run is called done on its last
+    plateau but one.
     """
 
     fall: float = 0.2
     noises: float = 5.0
+    done: float = 0.2
 
     def level(self, steps: Array, losses: Array) -> Level | None:
         """The level at which a loss stands at its last row; None where it falls, and where there are too few rows."""

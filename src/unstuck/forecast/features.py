@@ -49,6 +49,8 @@ KINDS = {
     )
 }
 
+UNCALIBRATED = "row_entropy"  # a measure that a `Watch` always has; no runs were fitted on it
+
 NAMES = (
     "gain",  # logarithm of the gain of the best head, along the measure where that is largest
     *(f"gain at 1/{past:g}" for past in PAST),  # the same at an earlier step

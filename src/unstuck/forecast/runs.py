@@ -89,7 +89,10 @@ def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
         noise = rng.choice([0.005, 0.02, 0.05]) * rng.standard_normal((rows, heads))
         attention = np.minimum(np.exp(walk - walk[0] + shift + noise) / rng.choice([16, 64, 256]), 1.0)
         losses = 1 + 0.02 * rng.standard_normal(rows)
-        columns = ({"step": s, "loss": x} | head_columns("attention", 0, a) for s, x, a in zip(steps, losses, attention, strict=True))
+        columns = (
+            {"step": s, "loss": x} | head_columns("attention", 0, a)
+            for s, x, a in zip(steps, losses, attention, strict=True)
+        )
         yield MeasuredRun(f"{DRIFT} {seed}.{i}", DRIFT, {"seed": i}, Curve.from_rows(columns))
 
 

@@ -84,10 +84,10 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
         value = objective()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimiser.step(closure)  # type: ignore[arg-type]
+    optimiser.step(closure)
     found = [part.detach().numpy() for part in parts]
     return found[0], found[1], found[2]
 

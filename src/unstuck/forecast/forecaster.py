@@ -19,11 +19,11 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput, nearest
 from unstuck.scalars import number, real
 
-from .events import CircuitRule, ExitRule, finite_loss
+from .events import CircuitRule, Event, ExitRule, finite_loss
 from .features import HISTORY, KINDS, UNCALIBRATED, Evidence, Kind, available
 from .loss import closed, from_loss, if_diverged
 from .model import Model, shipped
-from .outcome import Event, Forecast, Notes, Outcome
+from .outcome import Forecast, Notes, Outcome
 from .survival import Estimate, Survival, combine
 
 REFUTED = 0.99  # probability given to what has not happened, from which on a law is left out
@@ -150,7 +150,7 @@ class Forecaster:
             formed = self.circuit_rule.formed(curve)
             return None if formed is None else replace(closed(said, Outcome.EMERGED), event=Event.CIRCUIT, step=formed)
         steps, losses = finite_loss(curve)
-        if not len(steps) or self.exit_rule.level(steps, losses) is not None and not self._done(curve):
+        if not len(steps) or (self.exit_rule.level(steps, losses) is not None and not self._done(curve)):
             return None
         exits = self.exit_rule.exits(curve)
         if exits:

@@ -8,7 +8,8 @@ import numpy as np
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
-from .outcome import Event, Forecast, LossNotes, Notes, Outcome
+from .events import Event
+from .outcome import Forecast, LossNotes, Notes, Outcome
 from .plateau import (
     MIN_ROWS,
     PLATEAU_SHARE,

@@ -123,7 +123,7 @@ def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention") -> pd.Da
     for run in runs:
         if KINDS[kind].measures[0] not in run.curve.measures:
             continue
-        known = {"run_id": run.run_id, "family": run.family, "size": run.size}
+        known: dict[str, Any] = {"run_id": run.run_id, "family": run.family, "size": run.size}
         known["last"] = math.inf if run.family in NEVER else float(run.curve.steps.max())
         for step, evidence, event in moments(run, KINDS[kind]):
             found = dict(zip(NAMES, evidence.features, strict=True))

@@ -20,8 +20,9 @@ from unstuck.extras import require
 from unstuck.store.store import RunDirectory, Store
 
 from ._old import old_names
+from .events import Event
 from .loss import diverged
-from .outcome import Event, Forecast, Outcome
+from .outcome import Forecast, Outcome
 
 STEP_NAMES = (STEP, "global_step", "_step", "iteration", "steps")
 STEP_ENDS = re.compile(r"[/._]global_step$")  # as trainers log it beside the `_step` of W&B, which counts their calls

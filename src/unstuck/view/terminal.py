@@ -13,7 +13,7 @@ from rich.status import Status
 from unstuck.columns import COPY_ADVANTAGE, EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster
-from unstuck.forecast.signals import available
+from unstuck.forecast.features import available
 from unstuck.laws.stages import early_stop, find_stages
 from unstuck.probes.ladder import by_layer
 from unstuck.runner.execute import Executed

@@ -13,6 +13,7 @@ from unstuck.forecast.prior import prior_of
 from unstuck.forecast.sources import finished, read_curve
 from unstuck.laws import read_table
 from unstuck.store.store import RunDirectory, flatten
+from unstuck.view.expected import seconds_per_step, sentence
 
 from .common import Json, named_options, real, say, warnings_as_sentences
 
@@ -31,7 +32,7 @@ def forecast(
         typer.Option(
             "--signal",
             metavar="NAME",
-            help="two_step_gain, gain, induction, entropy_drop, head_divergence, or auto: the best there is.",
+            help="attention, induction, entropy, or auto: the first of these that the curve has.",
         ),
     ] = "auto",
     law: Annotated[
@@ -65,19 +66,19 @@ def forecast(
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
     with named_options({"level", "signal"}), warnings_as_sentences():
-        forecaster = Forecaster(signal, None, level)
+        Forecaster(signal, None, level)  # refuses wrong values before files are read
         if formula is not None and law is None:
             raise BadInput("--formula", formula, "given together with --law, the runs whose law it is")
         curve = read_curve(source)
-        found = finished(source, curve)
+        found, prior = finished(source, curve), None
         if found is None:
-            forecaster.prior = None if law is None else _prior(source, law, formula)
-            found = forecaster.predict(curve)
+            prior = None if law is None else _prior(source, law, formula)
+            found = Forecaster(signal, prior, level).predict(curve)
     if as_json:
         print(json.dumps(found.to_dict()))
         return
-    print(found)
-    _add(found, forecaster.prior, watched=bool(curve.measures))
+    print(sentence(found, None if source.is_file() else seconds_per_step(RunDirectory(source))))
+    _add(found, prior, watched=bool(curve.measures))
 
 
 def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -> None:

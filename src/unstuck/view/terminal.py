@@ -20,6 +20,7 @@ from unstuck.runner.execute import Executed
 from unstuck.store.result import Result
 from unstuck.store.store import Store
 from unstuck.view.console import console as new_console
+from unstuck.view.expected import sentence
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def _expected(run: Any) -> str:
     curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
-    return f"\n{Forecaster().predict(curve)}"
+    return f"\n{sentence(Forecaster().predict(curve), run.seconds / run.step if run.step else None)}"
 
 
 def _ladder(curve: Curve) -> str:

@@ -27,7 +27,7 @@ class Estimate:
 
     def not_yet(self, now: float) -> float:
         """The probability that the event happens at all, given that it has not by now."""
-        waiting = self.probability * (1 - self.passed(now))
+        waiting = self.probability * float(ndtr((self.mean - _log(now)) / self.spread))
         return waiting / (waiting + 1 - self.probability) if waiting else 0.0
 
     def after(self, now: float) -> "Survival":

@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -28,7 +29,7 @@ def stairs(levels, rows, noise=0.0, seed=0):
 
 
 def spread_of_a_row(values):
-    differences = [b - a for a, b in zip(values[:-1], values[1:], strict=True)]
+    differences = [b - a for a, b in pairwise(values)]
     middle = median(differences)
     return 1.4826 * median(abs(x - middle) for x in differences) / math.sqrt(2)
 
@@ -61,7 +62,7 @@ def exits_by_definition(steps, losses):
         later = [j for j in range(max(2, i + 1), len(steps)) if median(losses[j - 2 : j + 1]) < here[1]]
         at = None
         if later:
-            below = [j for j in range(later[0] - 2, later[0] + 1) if j > i and losses[j] < here[1]][0]
+            below = next(j for j in range(later[0] - 2, later[0] + 1) if j > i and losses[j] < here[1])
             before = losses[below - 1]
             share = (before - here[1]) / (before - losses[below]) if before > here[1] else 1.0
             at = max(steps[below - 1] + share * (steps[below] - steps[below - 1]), steps[i])

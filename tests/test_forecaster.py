@@ -132,7 +132,7 @@ def test_each_exit_has_emerged_until_the_loss_stands_again(now, outcome, left):
 
 
 def test_a_loss_that_begins_to_leave_its_second_level_has_not_emerged_again():
-    steps, losses = ladder(250)
+    _, losses = ladder(250)
     falling = np.concatenate([losses, [0.44, 0.43, 0.42]])
     curve = pd.DataFrame({"step": 10.0 * np.arange(253), "loss": falling, "attn_0_0": 0.03, "attn_0_1": 0.02})
     assert ExitRule().level(curve["step"].to_numpy(), falling) is None
@@ -441,9 +441,10 @@ def test_the_zone_of_a_forecast_in_steps_and_by_the_clock():
 
 def test_the_time_of_a_step_comes_from_the_status_of_a_run(tmp_path):
     directory = RunDirectory(tmp_path)
+    result = {"status": "censored", "crossings": {}, "steps": 50, "final": {}, "seconds": 5.0}
     for status, seconds in (
         ({"state": "running", "step": 40, "seconds": 20.0}, 0.5),
-        ({"state": "finished", "step": 40, "result": {"steps": 50, "seconds": 5.0}}, 0.1),
+        ({"state": "finished", "step": 50, "result": result}, 0.1),
         ({"state": "running", "step": 0, "seconds": 0.0}, None),
         ({"state": "watched", "step": 100}, None),
     ):

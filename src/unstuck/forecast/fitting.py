@@ -1,6 +1,7 @@
 """How the survival model is fitted: penalised maximum likelihood, and spreads calibrated on sizes left out."""
 
 import zlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def _calibrate(table: pd.DataFrame, kind: str) -> tuple[list[float], list[float]
     found = left_out(table, kind).assign(run_id=table["run_id"], ahead=np.log(table["event"] / table["step"])).dropna()
     stated = np.exp(-np.maximum(found["mean"], 0.0))
     elapsed, factor = [], []
-    for low, high in zip(EDGES[:-1], EDGES[1:], strict=True):
+    for low, high in pairwise(EDGES):
         part = found[(stated > low) & (stated <= high)]
         if part["run_id"].nunique() < 10:
             continue

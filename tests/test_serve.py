@@ -106,17 +106,20 @@ def test_runs_curves_and_laws(client, store):
 
 
 def test_forecasts_of_runs_under_way(client, store):
-    """The committed example of a stuck run, as one that is running: a sentence, and a band that narrows."""
+    """The committed example of a stuck run, as one that is running: a sentence, and a zone; none once it is over."""
     directory = RunDirectory(store / ("0" * 16))
     directory.write_curve(pd.read_csv(ROOT / "examples" / "stuck-watched.csv"))
-    directory.write_status({"state": "running", "step": 873})
+    directory.write_status({"state": "running", "step": 873, "seconds": 8730.0})
     with directory.lock():
         (running,) = client.get("/api/runs").json()["running"]
+        zone = client.get("/api/curve", params={"run": "0" * 16}).json()["expected"]
     assert running["step"] == 873
-    assert all(step in running["forecast"] for step in ("1,736", "1,470", "2,049"))  # as in the docs
-    band = client.get("/api/curve", params={"run": "0" * 16}).json()["band"]
-    assert len(band) > 3
-    assert band[-1][3] / band[-1][2] < band[0][3] / band[0][2]
+    assert 873 < zone["low"] < zone["step"] < zone["high"]
+    for said in (running["forecast"], zone["label"]):
+        assert names(said, f"{zone['low']:,.0f}", f"{zone['high']:,.0f}")
+        assert names(said, f"{(zone['high'] - 873) * 10 / 3600:.1f} h")
+    over = next(row[0] for row in client.get("/api/runs").json()["rows"] if "emerged" in row)
+    assert client.get("/api/curve", params={"run": over}).json()["expected"] is None
 
 
 def test_what_changes_is_seen_and_nothing_is_written(client, store):

@@ -174,7 +174,7 @@ def test_both_links_of_a_task_in_two_steps_can_be_named():
     row, (weights,) = watch.look(0), attention_maps(model, tokens)
     assert row["attn_0_1"] == pytest.approx(weights[:, 1, -1, 0].mean().item())
     assert row["copy_0_1"] == pytest.approx(weights[:, 1].diagonal(-1, 1, 2).mean().item(), rel=1e-5)
-    assert watch.forecast().signal == "two_step_gain"
+    assert watch.forecast().signal == "attention"
     old = Watch(model, tokens, targets={"attn": last, "copy": before})
     assert (old.look(0), old.seen_with) == (row, watch.seen_with)
     for wrong in ({"copies": before}, {"copy": before}, {}):

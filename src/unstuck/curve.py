@@ -196,6 +196,10 @@ class Curve:
         mine = {c for measure in measures for c in self._places.get(measure, {}).values()}
         return [c for c in self.columns if c in mine]
 
+    def head_places(self, measure: str) -> list[tuple[int, int]]:
+        """Layer and head of every column of `flat(measure)`."""
+        return list(self._known(measure))
+
     def heads(self, measure: str) -> Array:
         """A measure of every head, (rows, layers, heads); NaN where a head has none."""
         places = self._known(measure)
@@ -291,7 +295,7 @@ class Curve:
 
     def sorted(self) -> "Curve":
         """In the order of steps."""
-        return Curve(self._frame.sort_values(STEP))
+        return Curve(self._frame.sort_values(STEP, kind="stable"))
 
     def complete(self, *measures: str) -> "Curve":
         """The rows in which every head of these measures has a number, with only the step and these heads: loggers

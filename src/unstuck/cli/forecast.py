@@ -29,7 +29,7 @@ def forecast(
         typer.Option(
             "--signal",
             metavar="NAME",
-            help="two_step_gain, gain, induction, entropy_drop, head_divergence, or auto: the best there is.",
+            help="attention, induction, entropy, or auto: the first of these that the curve has.",
         ),
     ] = "auto",
     law: Annotated[
@@ -63,19 +63,27 @@ def forecast(
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
     with named_options({"level", "signal"}), warnings_as_sentences():
-        forecaster = Forecaster(signal, None, level)
+        Forecaster(signal, None, level)  # refuses wrong values before files are read
         if formula is not None and law is None:
             raise BadInput("--formula", formula, "given together with --law, the runs whose law it is")
         curve = read_curve(source)
-        found = finished(source, curve)
+        found, prior = finished(source, curve), None
         if found is None:
-            forecaster.prior = None if law is None else _prior(source, law, formula)
-            found = forecaster.predict(curve)
+            prior = None if law is None else _prior(source, law, formula)
+            found = Forecaster(signal, prior, level).predict(curve)
     if as_json:
         print(json.dumps(found.to_dict()))
         return
-    show(found)
-    _add(found, forecaster.prior, watched=bool(curve.measures))
+    show(found if source.is_file() else _with_clock(found, source))
+    _add(found, prior, watched=bool(curve.measures))
+
+
+def _with_clock(found: Forecast, source: Path) -> str:
+    """The answer, with the time by the clock that a run directory allows."""
+    from unstuck.store.store import RunDirectory  # with pydantic, which a file of numbers does not need
+    from unstuck.view.expected import seconds_per_step, sentence
+
+    return sentence(found, seconds_per_step(RunDirectory(source)))
 
 
 def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -> None:

@@ -1,7 +1,8 @@
-"""When will a run leave its plateau? Forecasts while the loss is flat, how they are fitted and how good they are."""
+"""When will a run leave its plateau? Events, forecasts while they lie ahead, how these are fitted and tested."""
 
+from .events import CircuitRule, Event, ExitRule
+from .features import KINDS
 from .forecaster import Forecaster
-from .outcome import Event, Forecast, Outcome
-from .signals import SIGNALS
+from .outcome import Forecast, Outcome
 
-__all__ = ["SIGNALS", "Event", "Forecast", "Forecaster", "Outcome"]
+__all__ = ["KINDS", "CircuitRule", "Event", "ExitRule", "Forecast", "Forecaster", "Outcome"]

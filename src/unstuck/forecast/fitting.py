@@ -1,100 +1,150 @@
-"""How the forecaster is fitted: calibrations of its signals and a power law, on some regression runs; others are held
-out for evaluation."""
+"""How the survival model is fitted: penalised maximum likelihood, and spreads calibrated on sizes left out."""
 
-import itertools
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import zlib
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from unstuck.laws import PowerLaw, fit_power_law
+from .features import NAMES
+from .model import LOGITS, SPREADS, WIDEST, Model, law, linear, quadratic
 
-from .calibration import Calibration, by_theory, calibrate
-from .prior import FORMULAS, estimate, extrapolation_error
-from .runs import STANDARD, MeasuredRun
-from .selection_runs import RECALL
-from .signals import SIGNALS, chance
+if TYPE_CHECKING:
+    import torch
 
-LAW = FORMULAS["single_location"]
-CALIBRATED = ("gain", "entropy_drop", "head_divergence")  # signals that regression runs have
-SIZES = ("d", "T", "B", "p")
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What forecasts are made with."""
-
-    calibrations: dict[str, Calibration]
-    law: PowerLaw
-    law_error: float  # of the law one doubling beyond its sizes, in the logarithm
-
-    def prior(self, sizes: dict[str, Any]) -> tuple[float, float]:
-        """The step that the law predicts, and the standard deviation of its logarithm."""
-        return estimate(self.law, self.law_error, {k: sizes[k] for k in SIZES[:3]})[:2]
+Array = NDArray[np.float64]
+PENALTY = 0.01  # of the squared coefficients; chosen on sizes left out, where 0.001 to 0.1 do about as well
+FOLDS = 6  # sizes are left out in so many parts
+ITERATIONS = 80  # of L-BFGS
+EDGES = (0.0, 0.15, 0.3, 0.5, 0.7, 1.0)  # of groups of stated fractions elapsed
+LEVEL = 0.8  # coverage that spreads are calibrated to
+UNLIKE = 0.99  # quantile of the training moments' distances, beyond which a run is unlike them
+NEVER = 50.0  # logarithm of (step of an event / now) that stands for infinity
+LEAST_LIKELIHOOD = -12.0  # logarithm: one impossible moment does not decide the fit
 
 
-def fit(runs: list[MeasuredRun]) -> Fitted:
-    """Calibrations from all these runs, and the law of those with standard settings."""
-    standard = pd.DataFrame([run.settings for run in runs if run.is_standard])
-    standard = standard.assign(plateau_steps=standard["plateau"], status="emerged")
-    return Fitted(calibrations(runs), fit_power_law(standard, LAW, offset="fit"), extrapolation_error(standard, LAW))
+def fit(table: pd.DataFrame, kind: str = "attention", *, calibrated: bool = True) -> Model:
+    """A model from a table of `moments_table`; every run has one vote."""
+    x = table[list(NAMES)].to_numpy(dtype=float)
+    centre, scale = x.mean(0), x.std(0) + 1e-6
+    away = (x - centre) / scale
+    location, spread, cure = _maximise(np.clip(away, -WIDEST, WIDEST), law(x), table)
+    inverse = np.linalg.inv(np.cov(away.T) + 1e-3 * np.eye(len(NAMES)))
+    distances = np.sqrt(np.einsum("ij,jk,ik->i", away, inverse, away))
+    happens = table.groupby("run_id")["event"].apply(lambda e: e.notna().any())
+    elapsed, factor = _calibrate(table, kind) if calibrated else ([0.5], [1.0])
+    return Model(
+        kind,
+        centre.tolist(),
+        scale.tolist(),
+        location.tolist(),
+        spread.tolist(),
+        cure.tolist(),
+        elapsed,
+        factor,
+        float(np.quantile(distances, UNLIKE)),
+        inverse.tolist(),
+        float(happens.mean()),
+        int(happens.size),
+        sorted(table["family"].unique()),
+    )
 
 
-def calibrations(runs: list[MeasuredRun]) -> dict[str, Calibration]:
-    """Of the signals that regression has. `induction` uses that of `gain`; `two_step_gain`, which regression has not,
-    uses the progress law itself, with the spread of `gain` around it."""
-    found = {}
-    middle = float(np.median([run["plateau"] for run in runs]))
-    for name in CALIBRATED:
-        values, ahead, long, starts = zip(*_observations(runs, name, middle), strict=True)
-        found[name] = calibrate(name, values, ahead, long, len(runs), starts if name == "gain" else None)
-        if name == "gain":
-            found["two_step_gain"] = by_theory("two_step_gain", values, ahead, len(runs))
-    return found
+def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Array, Array]:
+    """The coefficients of location, spread and cure with the highest penalised likelihood."""
+    import torch  # only fitting needs it
+
+    def tensor(values: Any) -> torch.Tensor:
+        return torch.tensor(np.asarray(values, dtype=float))
+
+    happened = table["event"].notna().to_numpy()
+    ahead = np.log(table["event"].fillna(table["last"]) / table["step"]).clip(1e-3, NEVER)
+    votes = 1 / table.groupby("run_id")["step"].transform("size")
+    u, weight, event = tensor(ahead), tensor(votes / votes.sum()), torch.tensor(happened)
+    wide, narrow, law_says = tensor(quadratic(z)), tensor(linear(z)), tensor(offset)
+    parts = [torch.zeros(n, dtype=torch.double) for n in (wide.shape[1], narrow.shape[1], narrow.shape[1])]
+    parts[1][0], parts[2][0] = -1.0, 2.0
+    location, spread, cure = (part.requires_grad_() for part in parts)
+
+    def objective() -> torch.Tensor:
+        mean = law_says + wide @ location
+        sigma = torch.exp((narrow @ spread).clamp(*map(float, np.log(SPREADS))))
+        share = torch.sigmoid((narrow @ cure).clamp(-LOGITS, LOGITS))
+        likelihood = log_likelihood(u, event, mean, sigma, share)
+        return PENALTY * sum((part[1:] ** 2).sum() for part in parts) - (weight * likelihood).sum()
+
+    optimiser = torch.optim.LBFGS(parts, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = objective()
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    found = [part.detach().numpy() for part in parts]
+    return found[0], found[1], found[2]
 
 
-def _observations(runs: list[MeasuredRun], signal: str, middle: float) -> Iterator[tuple[float, float, bool, float]]:
-    """Value of a signal, log(plateau / step), whether the plateau is a long one, and the attention at the start, at
-    every moment of every run. Short plateaus test the curve that is fitted to long ones, and vice versa."""
-    for run in runs:
-        values, start = SIGNALS[signal][1](run.curve), chance(run.curve)  # a value does not depend on later rows
-        for _, part in run.moments():
-            ahead = math.log(run["plateau"] / part.steps[-1])
-            yield values[len(part) - 1], ahead, run["plateau"] > middle, start
+def log_likelihood(
+    ahead: "torch.Tensor", event: "torch.Tensor", mean: "torch.Tensor", sigma: "torch.Tensor", share: "torch.Tensor"
+) -> "torch.Tensor":
+    """Of log(step of the event / now), or of log(last step / now) where no event was seen: with probability `share` it
+    is normal and cut off below 0, else infinite."""
+    import torch
+
+    def log_survival(value: torch.Tensor) -> torch.Tensor:
+        return torch.log(torch.special.ndtr(-value).clamp(min=1e-12))
+
+    value, cut = (ahead - mean) / sigma, log_survival(-mean / sigma)
+    density = torch.log(share) - value**2 / 2 - torch.log(sigma) - np.log(2 * np.pi) / 2 - cut
+    waiting = torch.log(1 - share + share * torch.exp((log_survival(value) - cut).clamp(max=0)) + 1e-12)
+    return torch.where(event, density.clamp(min=LEAST_LIKELIHOOD), waiting)
 
 
-def held_out_sets(runs: list[MeasuredRun]) -> Iterator[tuple[str, list[MeasuredRun], Fitted]]:
-    """Name of a set of held-out runs, the runs, and what they are forecast with: regression runs of two layers or more.
+def fold(size: str) -> int:
+    """The part in which runs of a size are left out."""
+    return zlib.crc32(size.encode()) % FOLDS
 
-    `between` holds out every second cell of the grid of (d, T, B), like the fields of one colour of a chessboard, runs
-    with p > 0, and seeds from 2 on; `beyond` holds out runs that are larger by a factor of two in d, T or B, and runs
-    with p > 0. `other layers and heads` differ from the standard in these alone; runs like them are fitted on.
-    """
-    run = pd.DataFrame([run.settings for run in runs]).reindex(columns=[*STANDARD, *SIZES, "name", "seed", "run_id"])
-    regression = (run["name"] == "single_location") & (run["optim"] == "adam")
-    deep, one_layer = regression & (run["layers"] > 1), regression & (run["layers"] == 1)
-    same_rates = (run[["batch", "lr", "optim"]] == [STANDARD[k] for k in ("batch", "lr", "optim")]).all(axis=1)
-    standard = deep & (run[[*STANDARD]] == [*STANDARD.values()]).all(axis=1)
-    plain, repeated = standard & (run["p"] == 0), run["p"] > 0
-    unseen_size = np.log2(run["d"] * run["T"] * run["B"]).round() % 2 == 1
-    between = unseen_size | repeated | (run["seed"] >= 2)
-    beyond = (run["d"] >= 64) | (run["T"] >= 128) | (run["B"] >= 8) | repeated
-    recall, seen = run["name"] == "recall", run["run_id"].isin(RECALL)
-    sets = {
-        "between": plain & unseen_size,
-        "other seeds": plain & between & ~unseen_size,
-        "cross-sample repetition": standard & repeated,
-        "other layers and heads": deep & between & ~standard & same_rates,
-        "other rates and batches": deep & between & ~standard & ~same_rates,
-        "one layer": one_layer,
-        "recall": recall & seen,
-        "recall since": recall & ~seen,
-    }
-    for held_out, chosen in ((between, sets), (beyond, {"beyond": plain & beyond})):
-        tuning = list(itertools.compress(runs, deep & ~held_out))
-        if tuning:
-            fitted = fit(tuning)
-            yield from ((name, list(itertools.compress(runs, mask)), fitted) for name, mask in chosen.items())
+
+def left_out(table: pd.DataFrame, kind: str = "attention") -> pd.DataFrame:
+    """For each moment the mean, spread and probability of a model that was fitted without runs of its size."""
+    folds = table["size"].map(fold)
+    parts = []
+    for i in sorted(folds.unique()):
+        model, mine = fit(table[folds != i], kind, calibrated=False), table[folds == i]
+        estimates = [model.estimate(x, 1.0) for x in mine[list(NAMES)].to_numpy(dtype=float)]
+        parts.append(pd.DataFrame([(e.mean, e.spread, e.probability) for e in estimates], index=mine.index))
+    return pd.concat(parts).sort_index().set_axis(["mean", "spread", "probability"], axis=1)
+
+
+def _calibrate(table: pd.DataFrame, kind: str) -> tuple[list[float], list[float]]:
+    """For groups of stated fractions elapsed: the factor of the spread with which 80% of the events of sizes left out
+    lie in the 80% interval, one vote a run."""
+    found = left_out(table, kind).assign(run_id=table["run_id"], ahead=np.log(table["event"] / table["step"])).dropna()
+    stated = np.exp(-np.maximum(found["mean"], 0.0))
+    elapsed, factor = [], []
+    for low, high in pairwise(EDGES):
+        part = found[(stated > low) & (stated <= high)]
+        if part["run_id"].nunique() < 10:
+            continue
+        elapsed.append((low + high) / 2)
+        factor.append(_factor(part))
+    return (elapsed, factor) if elapsed else ([0.5], [1.0])
+
+
+def _factor(part: pd.DataFrame) -> float:
+    """The factor of the spread at which the share of events within the 80% interval is 80%, by bisection."""
+    votes = 1 / part.groupby("run_id")["ahead"].transform("size")
+    low, high = np.log(0.2), np.log(5.0)
+    for _ in range(30):
+        middle = (low + high) / 2
+        spread = part["spread"] * np.exp(middle)
+        cut = ndtr(-part["mean"] / spread)
+        place = (ndtr((part["ahead"] - part["mean"]) / spread) - cut) / np.maximum(1 - cut, 1e-9)
+        inside = (place >= (1 - LEVEL) / 2) & (place <= (1 + LEVEL) / 2)
+        low, high = (middle, high) if np.average(inside, weights=votes) < LEVEL else (low, middle)
+    return float(np.exp((low + high) / 2))

@@ -9,7 +9,8 @@ import numpy as np
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
-from .outcome import Event, Forecast, LossNotes, Notes, Outcome
+from .events import Event
+from .outcome import Forecast, LossNotes, Notes, Outcome
 from .plateau import RECENT_ROWS, PlateauTest, Trend, divergence
 
 SOLVED = 0.2  # fraction of its plateau at which a loss that is at rest has left it, and is not on the next one
@@ -82,32 +83,6 @@ def if_diverged(said: Forecast, curve: Curve) -> Forecast | None:
     return replace(closed(said, Outcome.DIVERGED), now=float(curve.steps[-1]), notes=notes)
 
 
-def if_left(said: Forecast, curve: Curve) -> Forecast | None:
-    """The forecast of a run whose loss has left its plateau, or begins to; None for any other run. The curve is in the
-    order of steps."""
-    column = curve.loss_name
-    if column is None:
-        return None
-    steps, losses = _finite(curve, column)
-    trend = PlateauTest().trend(steps, losses)
-    left, now = _left(PlateauTest(), steps, losses, trend), losses[-RECENT_ROWS:]
-    emerged = closed(said, Outcome.EMERGED)
-    if left is None:
-        solved = _solved(losses) and not said.notes.signal_present and not trend.is_flat
-        return emerged if solved else None
-    step = steps[left[1]]
-    if median(now) <= SOLVED * median(losses[left[0] : left[1]]):
-        return replace(emerged, step=step)
-    return replace(said, notes=replace(said.notes, falling_since=step))
-
-
 def closed(said: Forecast, outcome: Outcome) -> Forecast:
-    """A forecast of a run that has nothing left to predict: no step, no interval."""
-    return replace(said, outcome=outcome, event=Event.EXIT, step=None, distribution=None)
-
-
-def _solved(losses: list[float]) -> bool:
-    """Has a loss fallen nearly to zero?"""
-    if len(losses) <= RECENT_ROWS:
-        return False
-    return 0 <= median(losses[-RECENT_ROWS:]) <= SOLVED**2 * median(losses[:RECENT_ROWS])
+    """A forecast of a run that has nothing left to predict: no step, no interval, no probability."""
+    return replace(said, outcome=outcome, event=Event.EXIT, step=None, probability=None, distribution=None)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from .estimate import StepDistribution
+from .events import Event
+from .features import HISTORY, UNCALIBRATED
 from .plateau import MIN_ROWS
-from .signals import BLIND, LOOK_BACK, UNCALIBRATED
+from .survival import Survival
 
 
 class Outcome(StrEnum):
     """What is said of a run at its present step."""
 
     EMERGES = "emerges"  # an end is predicted
-    NOT_SOON = "not_soon"  # no end within twice the present step; the present rule never says so
-    NO_SIGN = "no_sign"  # no end can be predicted
+    NOT_SOON = "not_soon"  # an end within twice the present step is unlikely
+    NO_SIGN = "no_sign"  # nothing can be said: the evidence is between the two, or of a kind that nothing was fitted on
     TOO_EARLY = "too_early"  # the measurements do not go back far enough
     EMERGED = "emerged"  # the event has happened
     DIVERGED = "diverged"  # the loss is not finite, or far above its start
@@ -27,14 +28,6 @@ class Outcome(StrEnum):
     RISING = "rising"
     UNCLEAR = "unclear"  # too few rows
     LEFT = "left"  # the loss has fallen from a plateau
-
-
-class Event(StrEnum):
-    """What an outcome is about."""
-
-    EXIT = "exit"  # the run leaves its plateau
-    CIRCUIT = "circuit"  # induction heads form
-    TASK = "task"  # the threshold of a run's own specification is reached
 
 
 @dataclass(frozen=True)
@@ -53,10 +46,12 @@ class LossNotes:
 class Notes:
     """What qualifies a forecast; None where it does not apply."""
 
-    signal_present: bool = False  # the signal itself predicts the end; if not, only a law does
-    calibrated_on: tuple[str, int] | None = None  # the signal that the interval was fitted for, and on how many runs
+    signal_present: bool = False  # the attention itself predicts the end; if not, only a law does
+    calibrated_on: tuple[str, int, str] | None = None  # kind of evidence, number of runs, digest of the fitted model
+    unlike: bool = False  # the run is unlike those that the model was fitted on: the interval's coverage is unknown
+    head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
+    no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
-    moved: float | None = None  # the signal, where it is above chance but predicts no stable end
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
     refuted_law: float | None = None  # step that a law predicted, if it has passed without the event
     falling_since: float | None = None  # step at which the loss began to fall from its plateau
@@ -74,17 +69,19 @@ class Forecast:
 
     outcome: Outcome
     now: float  # step
-    signal: str  # what it rests on: one of `SIGNALS`, or the name of a loss
+    signal: str  # what it rests on: one of `KINDS`, or the name of a loss
     event: Event = Event.EXIT
     step: float | None = None
     level: float = 0.8  # coverage of the interval, unless another one is asked for
-    probability: float | None = None  # of the event; the present rule gives none
-    distribution: StepDistribution | None = None  # of the step
+    probability: float | None = None  # of the event before twice the present step
+    distribution: Survival | None = None  # of the step, whether or not an end is stated; None without an estimate
     notes: Notes = field(default_factory=Notes)
 
     def interval(self, level: float | None = None) -> tuple[float, float] | None:
         """Two steps that hold the event with probability `level`; None where no end is predicted."""
-        return None if self.distribution is None else self.distribution.interval(level or self.level)
+        if self.outcome is not Outcome.EMERGES or self.distribution is None:
+            return None
+        return self.distribution.interval(level or self.level)
 
     @property
     def elapsed(self) -> float | None:
@@ -110,7 +107,10 @@ class Forecast:
             "probability": self.probability,
             "event": self.event.value,
             "evidence": self.evidence,
-            "calibration": None if on is None else {"signal": on[0], "runs": on[1]},
+            "calibration": None
+            if on is None
+            else dict(zip(("signal", "runs", "digest"), on, strict=True)) | {"alike": not self.notes.unlike},
+            "head": None if self.notes.head is None else list(self.notes.head),
             "now": int(self.now),
             "since": None if loss is None else loss.plateau_since,
             "loss": None if loss is None else loss.plateau_level,
@@ -119,7 +119,8 @@ class Forecast:
         }
         old = {name: _OLD[name][1](self) for name in _OLD if name not in ("plateau", "low", "high")}
         old["diverged"] = self.outcome is Outcome.DIVERGED
-        return found | {k: getattr(self, k) for k in ("elapsed", "level", "signal")} | old
+        found |= {"elapsed": self.elapsed, "level": None if self.notes.unlike else self.level, "signal": self.signal}
+        return found | old
 
     if not TYPE_CHECKING:
 
@@ -150,12 +151,16 @@ _OLD: dict[str, tuple[str, Callable[[Forecast], Any]]] = {
     "tells_from": ("notes.usable_from", lambda f: f.notes.usable_from),
     "seen": ("notes.last_measured", lambda f: f.notes.last_measured),
     "refuted": ("notes.refuted_law", lambda f: f.notes.refuted_law),
-    "moved": ("notes.moved", lambda f: f.notes.moved),
 }
 
 # -- the sentence
 
-_OPEN = (Outcome.EMERGES, Outcome.NO_SIGN, Outcome.TOO_EARLY)  # outcomes that further measurements may change
+_OPEN = (
+    Outcome.EMERGES,
+    Outcome.NOT_SOON,
+    Outcome.NO_SIGN,
+    Outcome.TOO_EARLY,
+)  # outcomes that further measurements may change
 _EVENTS = {  # in the future and in the past
     Event.EXIT: ("leaves the plateau", "left its plateau"),
     Event.CIRCUIT: ("forms induction heads", "formed induction heads"),
@@ -166,11 +171,13 @@ _EVENTS = {  # in the future and in the past
 def _qualifiers(f: Forecast) -> list[str]:
     notes, found = f.notes, []
     if f.outcome is Outcome.EMERGES and not notes.signal_present:
-        found.append("no sign of it in the signal, this is the prediction of the law")
+        found.append("no sign of it in the attention, this is the prediction of the law")
     if notes.falling_since is not None:
         found.append(f"the loss has been falling since about step {notes.falling_since:,.0f}")
     if notes.refuted_law is not None:
         found.append(f"the law is left out, since it predicted step {notes.refuted_law:,.0f}, which has passed")
+    if notes.unlike and f.outcome is Outcome.EMERGES:
+        found.append("the run is unlike those that the model was fitted on, so the coverage of the interval is unknown")
     if notes.last_measured is not None:
         found.append(f"attention was last measured at step {notes.last_measured:,}")
     return found
@@ -178,23 +185,29 @@ def _qualifiers(f: Forecast) -> list[str]:
 
 def _emerges(f: Forecast) -> str:
     low, high = f.interval() or (math.nan, math.nan)
-    band = f"{100 * f.level:g}% interval {low:,.0f} to {high:,.0f}"
+    band = f"{'' if f.notes.unlike else f'{100 * f.level:g}% interval '}{low:,.0f} to {high:,.0f}"
     return f"{_EVENTS[f.event][0]} at about step {f.step:,.0f} ({band}), {f.elapsed:.0%} elapsed"
 
 
 def _no_sign(f: Forecast) -> str:
     if f.signal == UNCALIBRATED:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
-        return f"no calibrated signal at step {f.now:,.0f}: {why}"
-    if f.notes.moved is None:
-        return f"no sign of emergence by step {f.now:,.0f} (signal: {f.signal})"
-    times = "" if f.signal in BLIND else f" to {math.exp(f.notes.moved):.1f} times its start"
-    return f"attention has moved{times} by step {f.now:,.0f}, but predicts no stable end (signal: {f.signal})"
+        return f"no forecast at step {f.now:,.0f}: {why}"
+    chance = "" if f.probability is None else f"; before twice that step it comes with probability {f.probability:.0%}"
+    return f"no believable end at step {f.now:,.0f}{chance} (signal: {f.signal})"
+
+
+def _not_soon(f: Forecast) -> str:
+    return f"no end is expected before step {2 * f.now:,.0f} (probability {f.probability or 0:.0%}, signal: {f.signal})"
 
 
 def _too_early(f: Forecast) -> str:
-    start = f.notes.usable_from or math.nan
-    history = f"measurements go back to step {start / LOOK_BACK:,.0f} only, a forecast needs step {start:,.0f}"
+    if f.notes.no_level:
+        return f"too early to tell at step {f.now:,.0f}: the loss still falls and has not stood at a level yet"
+    if f.notes.usable_from is None:
+        return f"too early to tell at step {f.now:,.0f}"
+    start = f.notes.usable_from
+    history = f"measurements go back to step {start / HISTORY:,.0f} only, a forecast needs step {start:,.0f}"
     return f"too early to tell at step {f.now:,.0f}: {history}"
 
 
@@ -241,7 +254,7 @@ def _loss(f: Forecast) -> LossNotes:
 
 _SENTENCES: dict[Outcome, Callable[[Forecast], str]] = {
     Outcome.EMERGES: _emerges,
-    Outcome.NOT_SOON: lambda f: f"no end is expected within twice the present step, {f.now:,.0f}",
+    Outcome.NOT_SOON: _not_soon,
     Outcome.NO_SIGN: _no_sign,
     Outcome.TOO_EARLY: _too_early,
     Outcome.EMERGED: _emerged,

@@ -1,85 +1,131 @@
-"""The runs of a store that forecasts are fitted and evaluated on, and the steps at which each is forecast."""
+"""The runs that forecasts are fitted and judged on, and the moments at which each is forecast."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from unstuck.columns import TEST_ACCURACY, TEST_LOSS
+import numpy as np
+import pandas as pd
+
+from unstuck.columns import head_columns
 from unstuck.curve import Curve
 from unstuck.store.store import RunDirectory, Store
 
-#: For each task: the measure that decides, and its threshold at which the plateau ends.
-ENDS = {"single_location": (TEST_LOSS, 0.1), "recall": (TEST_ACCURACY, 0.5)}
+from .events import CircuitRule, Event, ExitRule, finite_loss
+from .features import HISTORY, KINDS, NAMES, Evidence, Kind
+
+FIRST_STEP, STEP_RATIO = 60, 1.15  # a run is forecast at rows past the steps 60 * 1.15^k, which no outcome decides
 #: Settings of the runs of Figure 3, beside sizes and seed.
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
-FIRST_STEP, STEP_RATIO = 100, 1.2  # a run is forecast at steps 100 * 1.2^k, which do not depend on its outcome
+SIZES = ("T", "d", "B", "p", "tokens", "pairs", "context", "burst", "vocabulary")
+CONTROL, DRIFT = "negative control", "drift"  # families of runs that cannot emerge, and of heads that only drift
+NEVER = (CONTROL, DRIFT)
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A finished run: its settings, with the step `plateau` and whether it `emerged`, and its curve."""
+    """A finished run: its settings, a `family` of runs alike, and its curve."""
 
+    run_id: str
+    family: str
     settings: dict[str, Any]
     curve: Curve
 
-    def __getitem__(self, setting: str) -> Any:
-        return self.settings[setting]
-
     @property
-    def is_regression(self) -> bool:
-        return bool(self["name"] == "single_location")
+    def size(self) -> str:
+        """Runs of one size differ in seed, rate and model alone; they are left out together."""
+        sizes = [f"{name}={self.settings[name]:g}" for name in SIZES if self.settings.get(name) is not None]
+        return " ".join([self.family, *(sizes or [self.run_id])])
 
     @property
     def is_standard(self) -> bool:
-        return all(self[name] == value for name, value in STANDARD.items())
-
-    def moments(self) -> Iterator[tuple[float, Curve]]:
-        """As `moments` of its curve, before its plateau ends."""
-        return moments(self.curve, self["plateau"])
+        return all(self.settings.get(name) == value for name, value in STANDARD.items())
 
 
-def moments(curve: Curve, until: float) -> Iterator[tuple[float, Curve]]:
-    """The steps 100 * 1.2^k before `until`, each with the curve up to it. The last row of that may be up to a fifth of
-    the steps earlier, and is the present step of a forecast."""
-    k = 0
-    while (step := FIRST_STEP * STEP_RATIO**k) < until:
-        part = curve.truncate(step)
-        if len(part) > 1:
-            yield step, part
-        k += 1
+class Moment(NamedTuple):
+    """A run at a step before an event: what was known then, and the step of the event, None if it never came."""
+
+    step: float
+    evidence: Evidence
+    event: float | None
 
 
 def finished_runs(store: Store) -> Iterator[MeasuredRun]:
-    """The finished runs of regression (as in Figure 3: random positions, flagged) and recall, without those under a
-    repetition schedule; `plateau` is the last step of a run that did not emerge."""
+    """The finished runs of a store that measured heads, without those under a repetition schedule."""
     return (run for directory in store if (run := _measured(directory)) is not None)
 
 
-def emerged_runs(store: Store) -> Iterator[MeasuredRun]:
-    return (run for run in finished_runs(store) if run["emerged"])
-
-
 def _measured(directory: RunDirectory) -> MeasuredRun | None:
-    result, curve, spec = directory.result(), directory.curve(), directory.spec() or {}
-    if result is None or curve is None or result.status not in ("emerged", "censored") or not _is_evaluated(spec):
+    result, curve, spec = directory.result(), directory.curve(), directory.spec()
+    if result is None or curve is None or spec is None or "schedule" in spec or not curve.measures:
         return None
     task, model = spec["task"], spec["model"]
-    threshold = ENDS[task["name"]][1]
-    plateau = result.crossings.get(f"{threshold:g}")
-    if plateau is None and threshold not in result.thresholds:
-        return None
-    settings = {k: model[k] for k in ("layers", "heads", "qk", "layer_norm")}
+    name = str(task["name"])
+    parts = [name, *(["layer norm"] if model.get("layer_norm") else []), *(["repeated"] if task.get("p") else [])]
+    settings = {**task, **{k: model.get(k) for k in ("layers", "heads", "qk", "layer_norm")}}
     settings |= {"optim": spec["optim"]["name"], "lr": spec["optim"]["lr"], "batch": spec["train"]["batch"]}
-    settings |= {"run_id": directory.path.name, "seed": spec["seed"]}
-    settings |= {"plateau": result.steps if plateau is None else plateau, "emerged": plateau is not None}
-    return MeasuredRun({**task, **settings}, curve)
+    settings |= {"seed": spec["seed"], "status": result.status}
+    return MeasuredRun(directory.path.name, ", ".join(parts), settings, curve)
 
 
-def _is_evaluated(spec: dict[str, Any]) -> bool:
-    """Is it a run of the plain task and model, none of the variants of a figure?"""
-    task, model = spec.get("task", {}), spec.get("model", {})
-    if "schedule" in spec or task.get("name") not in ENDS or "layers" not in model:
-        return False
-    if task["name"] == "single_location" and (task["position"], task["feature"]) != ("random", True):
-        return False
-    return not task.get("joined") and model.get("skip", True) and model.get("embedding", "linear") == "linear"
+def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:
+    """Runs that cannot emerge, of the table that tools/negative_controls.py writes."""
+    for (kind, seed), rows in table.groupby(["kind", "seed"]):
+        curve = Curve.from_frame(rows.drop(columns=["kind", "seed"]).dropna(axis=1, how="all"), "run")
+        yield MeasuredRun(f"{kind} {seed}", CONTROL, {"seed": seed, "kind": kind}, curve)
+
+
+def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
+    """Simulated curves that only drift: a flat, noisy loss; heads whose attention has measurement noise, walks at
+    random, and shifts once as training begins. Sizes of all three, of heads, rows and contexts are drawn at random."""
+    rng = np.random.default_rng(seed)
+    for i in range(many):
+        rows, heads = int(rng.integers(40, 120)), int(rng.integers(2, 17))
+        steps = np.arange(rows) * float(rng.choice([10, 20, 50]))
+        walk = rng.standard_normal((rows, heads)).cumsum(0) * rng.choice([0, 0.05, 0.1, 0.3, 0.6]) / np.sqrt(rows)
+        settles = 1 - np.exp(-steps / steps[-1] * rng.choice([3, 10, 30]))
+        shift = rng.choice([0, 0.1, 0.3, 0.8]) * rng.standard_normal(heads) * settles[:, None]
+        noise = rng.choice([0.005, 0.02, 0.05]) * rng.standard_normal((rows, heads))
+        attention = np.minimum(np.exp(walk - walk[0] + shift + noise) / rng.choice([16, 64, 256]), 1.0)
+        losses = 1 + 0.02 * rng.standard_normal(rows)
+        columns = (
+            {"step": s, "loss": x} | head_columns("attention", 0, a)
+            for s, x, a in zip(steps, losses, attention, strict=True)
+        )
+        yield MeasuredRun(f"{DRIFT} {seed}.{i}", DRIFT, {"seed": i}, Curve.from_rows(columns))
+
+
+def moments(run: MeasuredRun, kind: Kind) -> Iterator[Moment]:
+    """The moments at which a run is forecast: rows of this kind past the steps 60 * 1.15^k at which the event lies
+    ahead, with measurements from a third of the step on."""
+    evidence = Evidence.of(run.curve, kind)
+    ahead, next_step = dict(_waiting(run.curve, kind.event)), float(FIRST_STEP)
+    for step in evidence.steps[evidence.steps >= HISTORY * evidence.steps[evidence.steps > 0].min(initial=np.inf)]:
+        if step >= next_step and step in ahead:
+            yield Moment(float(step), evidence.until(step), ahead[step])
+            next_step = FIRST_STEP * STEP_RATIO ** (1 + math.floor(math.log(step / FIRST_STEP, STEP_RATIO)))
+
+
+def _waiting(curve: Curve, event: Event) -> list[tuple[float, float | None]]:
+    """The steps at which an event lies ahead, each with the step of the event."""
+    if event is Event.CIRCUIT:
+        formed = CircuitRule().formed(curve)
+        return [(float(s), formed) for s in np.sort(curve.steps) if formed is None or s < formed]
+    steps, losses = finite_loss(curve)
+    return [(float(steps[i]), left) for i, _, left in ExitRule().standing(steps, losses)]
+
+
+def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention") -> pd.DataFrame:
+    """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run
+    (infinite if it cannot emerge), and the features."""
+    rows = []
+    for run in runs:
+        if KINDS[kind].measures[0] not in run.curve.measures:
+            continue
+        known: dict[str, Any] = {"run_id": run.run_id, "family": run.family, "size": run.size}
+        known["last"] = math.inf if run.family in NEVER else float(run.curve.steps.max())
+        for step, evidence, event in moments(run, KINDS[kind]):
+            found = dict(zip(NAMES, evidence.features, strict=True))
+            rows.append({**known, "step": step, "event": math.nan if event is None else event, **found})
+    return pd.DataFrame(rows)

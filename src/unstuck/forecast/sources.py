@@ -21,8 +21,9 @@ from unstuck.errors import BadInput
 from unstuck.extras import require
 
 from ._old import old_names
+from .events import Event
 from .loss import diverged
-from .outcome import Event, Forecast, Outcome
+from .outcome import Forecast, Outcome
 
 if TYPE_CHECKING:
     from unstuck.store.store import RunDirectory

@@ -7,7 +7,6 @@ from unstuck.columns import REPETITION, Row
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
-from unstuck.forecast.signals import available
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
 from unstuck.training.emergence import next_measurement
@@ -55,9 +54,9 @@ class Repetition(ConstantRepetition):
         if self.schedule.stage == "diverse":
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_measurement(step, self.every)
-            signs = Curve.from_rows(self.signs)
-            if "gain" in available(signs):  # not `two_step_gain`: stored runs of this version used `gain`
-                self.schedule.forecasted(Forecaster("gain").from_attention(signs))
+            attention_only = Curve.from_rows(self.signs).complete("attention")  # as stored runs of this version
+            if len(attention_only):
+                self.schedule.forecasted(Forecaster("attention").from_attention(attention_only))
 
     def learnt(self, loss: float) -> None:
         self.schedule.step(loss)

@@ -4,7 +4,6 @@ The page asks for the runs every two seconds. It gets the first rows, then the o
 have changed. One request at a time looks at the directory; the others are answered with what the last look has found.
 """
 
-import math
 import re
 import secrets
 import threading
@@ -18,9 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unstuck.curve import Curve
 from unstuck.errors import BadInput
-from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.laws.tables import where as where_rows
@@ -28,6 +25,7 @@ from unstuck.store.index import RunIndex, RunTable
 from unstuck.store.reading import Version, version_of
 from unstuck.store.store import RunDirectory
 from unstuck.view.columns import telling_columns
+from unstuck.view.expected import forecast_run, seconds_per_step, sentence, zone_of
 from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, rows_of
 
 POINTS = 300  # of a curve
@@ -134,15 +132,12 @@ class Reader:
         return run
 
     def curve(self, run_id: str) -> dict[str, Any]:
-        """The measures of a run, and the interval of its forecast at some steps."""
+        """The measures of a run, and when it is expected to leave its plateau."""
         directory = self.run(run_id)
         curve = directory.curve()
         if curve is None or not len(curve):
-            return {"run_id": run_id, "curve": {}, "band": []}
-        result = directory.result()
-        end = None if result is None else result.plateau_steps
-        before = curve if end is None else curve.truncate(end)
-        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
+            return {"run_id": run_id, "curve": {}, "expected": None}
+        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "expected": zone_of(directory)}
 
     def attention(self, run_id: str) -> dict[str, Any]:
         found, _ = attention_of([self.run(run_id)])
@@ -188,29 +183,8 @@ class Reader:
         known = self._forecasts.get(run_id)
         if known is not None and known[0] == version:
             return known
-        curve = directory.curve()
-        if curve is None or len(curve) < 2:
-            return version, None
-        try:
-            return version, str(Forecaster().predict(curve))
-        except BadInput:
-            return version, None
-
-    def _band(self, curve: Curve) -> list[list[float]]:
-        """Step, median, low and high of the forecast at some rows of the curve, while it was one."""
-        out = []
-        rows = len(curve)
-        for n in sorted({max(2, round(rows * i / 24)) for i in range(1, 25)}):
-            try:
-                said = Forecaster().from_attention(curve.rows(slice(n)))
-            except BadInput:
-                return []
-            interval = said.interval()
-            if said.step is not None and interval is not None:
-                values = [said.now, said.step, *interval]
-                if all(math.isfinite(v) for v in values):
-                    out.append(values)
-        return out
+        said = forecast_run(directory)
+        return version, None if said is None else sentence(said, seconds_per_step(directory))
 
 
 def _first_law(table: pd.DataFrame) -> dict[str, str]:

@@ -13,22 +13,22 @@ from pathlib import Path
 import pandas as pd
 
 from unstuck.columns import renamed
+from unstuck.forecast.benchmark import DRIFT_FITTED
 from unstuck.forecast.features import KINDS
 from unstuck.forecast.fitting import fit
-from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, moments_table
+from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, is_fitted_on, moments_table
 from unstuck.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "src" / "unstuck" / "forecast" / "model.json"
-DRIFTING, SEED = 250, 1  # simulated curves: about as many as runs that emerged
 LEAST_RUNS = 30  # that emerged, for a kind of evidence to be fitted
 
 
 def training_runs() -> list[MeasuredRun]:
     """What the models are fitted on."""
-    runs = [run for run in finished_runs(Store(ROOT / "results" / "store")) if run.settings["optim"] != "sgd"]
+    runs = filter(is_fitted_on, finished_runs(Store(ROOT / "results" / "store")))
     never = controls(renamed(pd.read_csv(ROOT / "results" / "negative_controls.csv"), "run"))
-    return [*(run for run in runs if not run.family.startswith("markov")), *never, *drifting(DRIFTING, SEED)]
+    return [*runs, *never, *drifting(*DRIFT_FITTED)]
 
 
 def main() -> int:

@@ -8,12 +8,14 @@ are on sizes left out, and on fresh runs, is `unstuck bench forecast`.
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from unstuck.columns import renamed
 from unstuck.forecast.benchmark import DRIFT_FITTED
+from unstuck.forecast.entrants import error_correlation
 from unstuck.forecast.features import KINDS
 from unstuck.forecast.fitting import fit
 from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, is_fitted_on, moments_table
@@ -38,8 +40,9 @@ def main() -> int:
         if table.empty or table.loc[table["event"].notna(), "run_id"].nunique() < LEAST_RUNS:
             print(f"{name}: too few runs")
             continue
-        models.append(fit(table, name))
-        print(f"{name}: {models[-1].runs} runs, {len(table)} moments, digest {models[-1].digest}")
+        models.append(replace(fit(table, name), correlation=error_correlation(runs, name)))
+        print(f"{name}: {models[-1].runs} runs, {len(table)} moments, digest {models[-1].digest}, ", end="")
+        print(f"correlation with the law of sizes {models[-1].correlation:.2f}")
     text = {"written by": "tools/calibrate.py", "models": [model.as_dict() for model in models]}
     MODELS.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -1,7 +1,7 @@
 """Answers of the forecaster that was shipped before the survival model, at the moments of `unstuck bench forecast`.
 
     python tools/shipped_rule.py ask DIR                          the curves and moments of the benchmark, as files
-    PYTHONPATH=OLD/src python tools/shipped_rule.py answer DIR    with OLD a checkout of COMMIT: results/forecast-shipped.csv
+    PYTHONPATH=OLD/src python tools/shipped_rule.py answer DIR    with OLD a checkout of COMMIT: the table of answers
 
 The best signal that a curve has, without a law. The answer is that of the attention, whatever the loss shows.
 """

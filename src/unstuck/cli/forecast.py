@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from unstuck.errors import BadInput
-from unstuck.forecast import Forecast, Forecaster, Outcome
+from unstuck.forecast import ExitRule, Forecast, Forecaster, Outcome
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.sources import finished, read_curve
 from unstuck.laws import read_table
-from unstuck.store.store import RunDirectory, flatten
+from unstuck.store.store import RunDirectory, Store, flatten
 
 from .common import Json, named_options, real, say, warnings_as_sentences
 
@@ -65,22 +65,25 @@ def forecast(
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
     with named_options({"level", "signal"}), warnings_as_sentences():
-        forecaster = Forecaster(signal, None, level)
+        Forecaster(signal, None, level)  # refuses a wrong option before anything is read
         if formula is not None and law is None:
             raise BadInput("--formula", formula, "given together with --law, the runs whose law it is")
         curve = read_curve(source)
-        found = finished(source, curve)
+        found, prior = finished(source, curve), None
         if found is None:
-            forecaster.prior = None if law is None else _prior(source, law, formula)
-            found = forecaster.predict(curve)
+            prior = None if law is None else _prior(source, law, formula)
+            if prior is not None and curve.loss_name is not None and ExitRule().exits(curve):
+                say("warning: the loss has left a plateau, and the law is one of the first; it is left out.")
+                prior = None
+            found = Forecaster(signal, prior, level).predict(curve)
     if as_json:
         print(json.dumps(found.to_dict()))
         return
     print(found)
-    _add(found, forecaster.prior, watched=bool(curve.measures))
+    _add(found, prior, watched=bool(curve.measures))
 
 
-def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -> None:
+def _add(found: Forecast, prior: tuple[float, float, float] | None, *, watched: bool) -> None:
     """On stderr: what would say more than a loss alone, and what the law predicts without the signal."""
     if found.outcome is Outcome.PLATEAU:
         more = "give unstuck.Watch targets= or vocabulary=" if watched else "record attention with unstuck.Watch"
@@ -90,8 +93,9 @@ def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -
         say(f"the law alone predicts step {prior[0]:,.0f}, within a factor of {math.exp(prior[1]):.2f}")
 
 
-def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
-    """What the law of other runs predicts for this one: the step, and the standard deviation of its logarithm."""
+def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float, float]:
+    """What the law of other runs predicts for this one's first exit: the step, the standard deviation of its logarithm,
+    and the probability that such a run emerges."""
     spec = None if source.is_file() else RunDirectory(source).spec()
     if spec is None:
         raise BadInput("SOURCE", str(source), "a run directory with its settings (spec.yaml), which a law needs")
@@ -99,7 +103,8 @@ def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float
         table = read_table(store)
     except BadInput as e:
         raise BadInput("--law", str(store), e.allowed or str(e)) from e
-    plateau, spread, beyond = prior_of(flatten(spec), table, formula)
+    curve_of = (lambda run_id: Store(store).run(run_id).curve()) if store.is_dir() else None
+    step, spread, probability, beyond = prior_of(flatten(spec), table, formula, curve_of)
     if beyond:
         say(f"warning: this size lies beyond the runs of the law (in {beyond}), so its estimate gets less weight.")
-    return plateau, spread
+    return step, spread, probability

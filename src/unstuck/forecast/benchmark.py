@@ -22,10 +22,11 @@ from unstuck.columns import renamed
 from unstuck.errors import BadInput
 from unstuck.store.store import Store
 
-from .entrants import Entrant, Prediction
+from .entrants import Entrant, Prediction, entrants
 from .features import KINDS, available
 from .fitting import FOLDS, fold
 from .runs import NEVER, MeasuredRun, controls, drifting, finished_runs, moments
+from .scoring import ALL, Score, scores
 
 VERSION = 1  # of the list of moments and of the folds; raised when either changes for runs that were in it
 DRIFT_JUDGED, DRIFT_FITTED = (200, 2), (250, 1)  # simulated curves that only drift: how many, and the seed
@@ -89,32 +90,32 @@ class Benchmark:
         yield Split([*small, *self.extra], larger, lambda _: LARGER)
 
     def answers(
-        self, entrants: Sequence[Entrant], progress: Callable[[int, int], None] = lambda done, of: None
+        self, asked: Sequence[Entrant], progress: Callable[[int, int], None] = lambda done, of: None
     ) -> pd.DataFrame:
         """What each entrant says at each moment: the columns of `moments`, entrant, group, setting and `Prediction`."""
         rows, done, splits = [], 0, list(self.splits())
-        times = {run_id: part for run_id, part in self.moments.groupby("run_id")}
+        times = dict(iter(self.moments.groupby("run_id")))
         of = sum(run.run_id in times for split in splits for run in split.judged)
         for split in splits:
-            for entrant in entrants if split.judged else ():
+            for entrant in asked if split.judged else ():
                 if hasattr(entrant, "fit"):
                     entrant.fit(split.fitted)
             for run in (run for run in split.judged if run.run_id in times):
-                rows += _asked(run, times[run.run_id], entrants, split.group(run))
+                rows += _answers(run, times[run.run_id], asked, split.group(run))
                 progress(done := done + 1, of)
         return pd.DataFrame(rows)
 
 
-def _asked(run: MeasuredRun, times: pd.DataFrame, entrants: Sequence[Entrant], name: str) -> Iterator[dict[str, Any]]:
+def _answers(run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], name: str) -> Iterator[dict[str, Any]]:
     """The answers on one run. An entrant sees neither later rows nor how the run ended."""
     known = {k: v for k, v in run.settings.items() if k != "status"}
     setting = f"{run.family} {sorted((k, str(v)) for k, v in known.items() if k != 'seed')}"
     for run_id, step, event, last in times.itertuples(index=False):
         curve = run.curve.truncate(step)
         seen = replace(run, settings=known, curve=curve)
-        asked = {"group": name, "setting": setting, "run_id": run_id, "step": step, "event": event, "last": last}
-        for entrant in entrants:
-            yield {"entrant": entrant.name, **asked, **_checked(entrant, entrant.predict(seen, curve, step))}
+        question = {"group": name, "setting": setting, "run_id": run_id, "step": step, "event": event, "last": last}
+        for entrant in asked:
+            yield {"entrant": entrant.name, **question, **_checked(entrant, entrant.predict(seen, curve, step))}
 
 
 def _checked(entrant: Entrant, said: Any) -> dict[str, float]:
@@ -140,6 +141,18 @@ def _is_larger(run: MeasuredRun) -> bool:
     sizes = run.settings
     large = any((sizes.get(name) or 0) >= least for name, least in LARGE.items()) or bool(sizes.get("p"))
     return run.family.startswith("single_location") and large
+
+
+def results(
+    store: Path, more: Sequence[Entrant] = (), progress: Callable[[int, int], None] = lambda done, of: None
+) -> pd.DataFrame:
+    """The scores of all entrants on a store. The first row says how many moments there are, and names their list."""
+    benchmark = Benchmark.of(store)
+    found = scores(benchmark.answers([*entrants(store.parent / SHIPPED), *more], progress))
+    runs = benchmark.moments["run_id"].nunique()
+    name = f"version {VERSION}, digest {benchmark.digest}"
+    about = Score("", ALL, "moments", name, len(benchmark.moments), math.nan, math.nan, runs)
+    return pd.concat([pd.DataFrame([about]), found], ignore_index=True)
 
 
 def load_entrant(name: str) -> Entrant:

@@ -5,7 +5,10 @@ that it is judged on. `run` holds settings alone: its curve is `curve`, up to st
 """
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,10 +19,10 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
 from .events import ExitRule, finite_loss
-from .features import FAINT_GAIN, KINDS, Evidence, available
-from .fitting import fit
+from .features import FAINT_GAIN, KINDS, Evidence
+from .fitting import FOLDS, fit, fold, left_out
 from .forecaster import REFUTED, Forecaster
-from .model import Model, law
+from .model import Model, law, shipped
 from .prior import FORMULAS, SizeLaw, settings_named
 from .runs import MeasuredRun, is_fitted_on, moments_table
 from .survival import Estimate, Survival
@@ -83,7 +86,7 @@ class ProgressLaw:
     name = "progress law"
 
     def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
-        x = _evidence(curve, available(curve)[0]).features
+        x = _seen(curve).of(_kind(curve) or "").features
         return Prediction(now * math.exp(float(law(x)))) if math.exp(x[0]) > 2 * FAINT_GAIN else Prediction()
 
 
@@ -111,11 +114,15 @@ class SizesLaw:
     def __init__(self) -> None:
         self.laws: dict[str, SizeLaw | None] = {}
         self.runs: dict[str, pd.DataFrame] = {}
+        self._exits: dict[str, dict[str, float | str]] = {}  # by run: the same for all that it is fitted on
 
     def fit(self, runs: Sequence[MeasuredRun]) -> None:
-        self.laws, rows = {}, [(_setting(run), run) for run in runs if _formula(run)]
-        found = [{"setting": setting, **run.settings, **_first_exit(run.curve)} for setting, run in rows]
-        self.runs = {str(k): part for k, part in pd.DataFrame(found).groupby("setting")} if found else {}
+        self.laws, rows = {}, []
+        for run in runs:
+            if _formula(run):
+                ended = self._exits[run.run_id] = self._exits.get(run.run_id) or _first_exit(run.curve)
+                rows.append({"setting": _setting(run), **run.settings, **ended})
+        self.runs = {str(k): part for k, part in pd.DataFrame(rows).groupby("setting")} if rows else {}
 
     def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
         estimate = self.estimate(run, curve)
@@ -125,7 +132,7 @@ class SizesLaw:
 
     def estimate(self, run: MeasuredRun, curve: Curve) -> Estimate | None:
         """What the law says of the first exit of a run that has not left a level."""
-        if not (found := self._law(run)) or ExitRule().exits(curve):
+        if not (found := self._law(run)) or _seen(curve).has_left:
             return None
         step, spread, probability, _ = found.predict(run.settings)
         return Estimate(math.log(step), spread, probability)
@@ -140,10 +147,12 @@ class SizesLaw:
     def _fitted(alike: pd.DataFrame | None, formula: str | None) -> SizeLaw | None:
         if alike is None or formula is None:
             return None
-        try:
-            return SizeLaw.fit(alike, formula)
-        except BadInput:  # too few runs, or all of one size
-            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of laws of few sizes, whose intervals are too short
+            try:
+                return SizeLaw.fit(alike, formula)
+            except BadInput:  # too few runs, or all of one size
+                return None
 
 
 class ShippedRule:
@@ -173,7 +182,7 @@ class Fits:
         if key not in self._models:
             table = pd.concat([self._table(run, kind) for run in runs if is_fitted_on(run)] or [pd.DataFrame()])
             known = len(table) and table.loc[table["event"].notna(), "run_id"].nunique() >= LEAST_RUNS
-            self._models[key] = fit(table.reset_index(drop=True), kind) if known else None
+            self._models[key] = _with_correlation(fit(table.reset_index(drop=True), kind)) if known else None
         return self._models[key]
 
     def _table(self, run: MeasuredRun, kind: str) -> pd.DataFrame:
@@ -185,61 +194,99 @@ class Fits:
 
 class SurvivalModel:
     """The survival model as `Forecaster` uses it, fitted and calibrated on the runs it is given; with a law of sizes as
-    its prior, if there is one."""
+    its prior, if there is one, which is another entrant and fitted before."""
 
-    def __init__(self, name: str, fits: Fits, kind: str | None = None, law: SizesLaw | None = None) -> None:
-        self.name, self.fits, self.kind, self.law = name, fits, kind, law
+    def __init__(self, name: str, fits: Fits, law: SizesLaw | None = None) -> None:
+        self.name, self.fits, self.law = name, fits, law
         self.models: dict[str, Model] = {}
 
     def fit(self, runs: Sequence[MeasuredRun]) -> None:
-        found = {kind: self.fits.model(runs, kind) for kind in ([self.kind] if self.kind else KINDS)}
+        found = {kind: self.fits.model(runs, kind) for kind in KINDS if not KINDS[kind].blind}
         self.models = {kind: model for kind, model in found.items() if model is not None}
-        if self.law is not None:
-            self.law.fit(runs)
 
     def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
-        there = [kind for kind in available(curve) if kind in self.models]
-        if not there:
+        kind = _kind(curve, self.models)
+        if kind is None:
             return Prediction()
         law = None if self.law is None else self.law.estimate(run, curve)
         prior = None if law is None else (math.exp(law.mean), law.spread, law.probability)
-        said = Forecaster(there[0], prior, LEVEL, self.models).from_evidence(_evidence(curve, there[0]))
+        said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(_seen(curve).of(kind))
         soon = math.nan if said.probability is None else said.probability
         interval = said.interval()
-        return Prediction(soon=soon) if interval is None or said.step is None else Prediction(said.step, *interval, soon)
+        return (
+            Prediction(soon=soon) if interval is None or said.step is None else Prediction(said.step, *interval, soon)
+        )
 
 
-def entrants(shipped: Path) -> list[Entrant]:
-    """All of them, the simplest first; `shipped` is the table of the rule that was shipped before."""
-    fits = Fits()
-    return [
-        TwiceElapsed(),
-        LossLine(),
-        PreviousToken(),
-        ProgressLaw(),
-        SizesLaw(),
-        ShippedRule(shipped),
-        SurvivalModel("survival model, blind", fits, "entropy"),
-        SurvivalModel("survival model", fits),
-        SurvivalModel("survival model and law", fits, law=SizesLaw()),
-    ]
+def entrants(answers: Path) -> list[Entrant]:
+    """All of them, the simplest first; `answers` is the table of the rule that was shipped before."""
+    fits, law = Fits(), SizesLaw()
+    model, both = SurvivalModel("survival model", fits), SurvivalModel("survival model and law", fits, law)
+    return [TwiceElapsed(), LossLine(), PreviousToken(), ProgressLaw(), law, ShippedRule(answers), model, both]
+
+
+def _with_correlation(model: Model) -> Model:
+    """With the correlation that tools/calibrate.py found: one number of all runs."""
+    return replace(model, correlation=shipped()[model.kind].correlation) if model.kind in shipped() else model
+
+
+def error_correlation(runs: Sequence[MeasuredRun], kind: str) -> float:
+    """Correlation between the errors of model and law on the first exits of sizes left out, one vote a run; each error
+    in units of its stated standard deviation. 0 where no run has a law."""
+    table = moments_table(filter(is_fitted_on, runs), kind)
+    found = left_out(table, kind).assign(run_id=table["run_id"], event=table["event"], step=table["step"])
+    parts, law = [], SizesLaw()
+    for i in range(FOLDS):
+        law.fit([run for run in runs if fold(run.size) != i])
+        for run in (run for run in runs if fold(run.size) == i and _formula(run)):
+            mine = found[found["run_id"] == run.run_id]
+            mine = mine[mine["event"] == mine["event"].min()]
+            estimate = law.estimate(run, run.curve.truncate(0))
+            if len(mine) and estimate is not None:
+                own = (np.log(mine["event"] / mine["step"]) - mine["mean"]) / mine["spread"]
+                others = (np.log(mine["event"]) - estimate.mean) / estimate.spread
+                parts.append(np.stack([own, others, np.full(len(mine), 1 / len(mine))]))
+    if not parts:
+        return 0.0
+    own, others, votes = np.concatenate(parts, axis=1)
+    covariance = np.cov(own, others, aweights=votes)
+    return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
 
 
 def _of(survival: Survival) -> Prediction:
     return Prediction(survival.median, *survival.interval(LEVEL), survival.soon)
 
 
-_last: list[tuple[Curve, str, Evidence]] = []  # of the curve that was asked about last: entrants are asked in turn
+class _Seen:
+    """What several entrants need of a curve, computed once: they are asked about it in turn."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve, self.evidence = curve, dict[str, Evidence]()
+
+    def of(self, kind: str) -> Evidence:
+        if kind not in self.evidence:
+            self.evidence[kind] = Evidence.of(self.curve, KINDS[kind])
+        return self.evidence[kind]
+
+    @cached_property
+    def has_left(self) -> bool:
+        """Has the loss left a level?"""
+        return bool(ExitRule().exits(self.curve))
 
 
-def _evidence(curve: Curve, kind: str) -> Evidence:
-    if _last and _last[0][0] is not curve:
-        _last.clear()
-    for _, known, evidence in _last:
-        if known == kind:
-            return evidence
-    _last.append((curve, kind, Evidence.of(curve, KINDS[kind])))
-    return _last[-1][2]
+_last = _Seen(Curve.from_rows([]))
+
+
+def _seen(curve: Curve) -> _Seen:
+    global _last
+    if _last.curve is not curve:
+        _last = _Seen(curve)
+    return _last
+
+
+def _kind(curve: Curve, kinds: Iterable[str] = KINDS) -> str | None:
+    """The best kind of evidence that a curve has."""
+    return next((kind for kind in kinds if KINDS[kind].measures[0] in curve.measures), None)
 
 
 def _formula(run: MeasuredRun) -> str | None:

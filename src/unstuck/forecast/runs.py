@@ -122,9 +122,7 @@ def _waiting(curve: Curve, event: Event, rule: ExitRule) -> list[tuple[float, fl
     return [(float(steps[i]), left) for i, _, left in rule.standing(steps, losses)]
 
 
-def moments_table(
-    runs: Iterable[MeasuredRun], kind: str = "attention", rule: ExitRule = STANDARD_RULE
-) -> pd.DataFrame:
+def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention", rule: ExitRule = STANDARD_RULE) -> pd.DataFrame:
     """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run
     (infinite if it cannot emerge), and the features."""
     rows = []

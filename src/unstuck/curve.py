@@ -295,7 +295,7 @@ class Curve:
 
     def sorted(self) -> "Curve":
         """In the order of steps."""
-        return Curve(self._frame.sort_values(STEP))
+        return Curve(self._frame.sort_values(STEP, kind="stable"))
 
     def complete(self, *measures: str) -> "Curve":
         """The rows in which every head of these measures has a number, with only the step and these heads: loggers

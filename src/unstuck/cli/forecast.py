@@ -13,6 +13,7 @@ from unstuck.forecast.prior import prior_of
 from unstuck.forecast.sources import finished, read_curve
 from unstuck.laws import read_table
 from unstuck.store.store import RunDirectory, Store, flatten
+from unstuck.view.expected import seconds_per_step, sentence
 
 from .common import Json, named_options, real, say, warnings_as_sentences
 
@@ -31,7 +32,7 @@ def forecast(
         typer.Option(
             "--signal",
             metavar="NAME",
-            help="two_step_gain, gain, induction, entropy_drop, head_divergence, or auto: the best there is.",
+            help="attention, induction, entropy, or auto: the first of these that the curve has.",
         ),
     ] = "auto",
     law: Annotated[
@@ -65,7 +66,7 @@ def forecast(
       unstuck forecast runs/0123456789abcdef --law results/store --formula "d + T/B"
     """
     with named_options({"level", "signal"}), warnings_as_sentences():
-        Forecaster(signal, None, level)  # refuses a wrong option before anything is read
+        Forecaster(signal, None, level)  # refuses wrong values before files are read
         if formula is not None and law is None:
             raise BadInput("--formula", formula, "given together with --law, the runs whose law it is")
         curve = read_curve(source)
@@ -79,7 +80,7 @@ def forecast(
     if as_json:
         print(json.dumps(found.to_dict()))
         return
-    print(found)
+    print(sentence(found, None if source.is_file() else seconds_per_step(RunDirectory(source))))
     _add(found, prior, watched=bool(curve.measures))
 
 

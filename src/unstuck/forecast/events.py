@@ -6,7 +6,7 @@ each of these exits is an event of its own.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -20,6 +20,10 @@ from unstuck.curve import Curve
 Array = NDArray[np.float64]
 STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
 MEDIAN_ROWS = 3  # whose median is the present value: one row may be chance
+MOST_ROWS = 1000  # of a loss at which it is asked whether it stands, for speed
+
+
+RECENT = (0.8, 1.0)  # fractions of the present step between which the level is taken
 
 
 class Event(StrEnum):
@@ -56,14 +60,13 @@ class ExitRule:
 
     def level(self, steps: Array, losses: Array) -> Level | None:
         """The level at which a loss stands at its last row; None where it falls, and where there are too few rows."""
-        now = steps[-1]
-        first, second, last = (_between(steps, losses, now, *part) for part in ((0.5, 0.75), (0.75, 1.0), (0.8, 1.0)))
-        if len(first) < MEDIAN_ROWS - 1 or len(last) < MEDIAN_ROWS:
+        if not can_tell(steps):
             return None
+        first, second, last = (losses[_between(steps, *part)] for part in ((0.5, 0.75), (0.75, 1.0), RECENT))
         value, noise = float(np.median(last)), _noise(np.concatenate([first, second]))
         fall = max(self.fall * abs(value), self.noises * noise)
         recent = float(np.median(losses[-MEDIAN_ROWS:]))
-        if np.median(first) - np.median(second) >= fall / 2 or recent <= value - fall / 2:
+        if np.median(first) - np.median(second) > fall / 2 or recent < value - fall / 2:
             return None
         return Level(value, noise, value - fall)
 
@@ -71,20 +74,20 @@ class ExitRule:
         """The step after `after` at which a loss leaves a level, on a straight line between rows; None if it never
         does."""
         below = losses < level.left_below
-        for i in range(max(1, int(np.searchsorted(steps, after, side="right"))), len(steps)):
-            recent = below[max(0, i - MEDIAN_ROWS + 1) : i + 1]
-            if 2 * recent.sum() > len(recent) and steps[i] > after:
-                return _crossing(steps, losses, level.left_below, after, i)
-        return None
+        twice = below[2:] & (below[1:-1] | below[:-2]) | (below[1:-1] & below[:-2])  # the median of three rows
+        rows = 2 + np.flatnonzero(twice & (steps[2:] > after))
+        return _crossing(steps, losses, level.left_below, after, int(rows[0])) if len(rows) else None
 
     def standing(self, steps: Array, losses: Array) -> Iterator[tuple[int, Level, float | None]]:
         """The rows at which a loss stands, each with its level and the step at which it leaves that; None if it never
-        does. After an exit it stands again once it has come to a lower level."""
+        does. After an exit it stands again once it has come to another level."""
         level, left = Level(math.inf, 0.0, math.inf), None
-        for i in range(len(steps)):
+        for i in np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_ROWS)).round().astype(int)).tolist():
             here = self.level(steps[: i + 1], losses[: i + 1])
-            if here is None or (left is not None and steps[i] > left and here.value >= level.left_below):
-                continue  # the last fifth of the steps may still show a level that was left
+            if here is None:
+                continue
+            if left is not None and RECENT[0] * steps[i] <= left < steps[i] and here.value >= level.left_below:
+                continue  # the last fifth of the steps still shows the level that was left
             level, left = here, self.exit(steps, losses, here, steps[i])
             yield i, level, left
 
@@ -98,8 +101,25 @@ class ExitRule:
             [113, 313]
         """
         steps, losses = finite_loss(curve)
-        rows = [(steps[i], left) for i, _, left in self.standing(steps, losses)]
-        return [left for (_, left), (next_row, _) in pairwise([*rows, (math.inf, None)]) if left and next_row > left]
+        return exits(steps, list(self.standing(steps, losses)))
+
+    def is_done(self, levels: Sequence[Level]) -> bool:
+        """Does a loss that stood at these levels stand, at last, where nothing is left to learn?"""
+        return 0 <= levels[-1].value <= self.done * max(level.value for level in levels)
+
+
+def exits(steps: Array, stood: Sequence[tuple[int, Level, float | None]]) -> list[float]:
+    """The steps at which a loss left its levels, from the rows at which it stood."""
+    rows = [*((steps[i], left) for i, _, left in stood), (math.inf, None)]
+    return [left for (_, left), (next_row, _) in pairwise(rows) if left is not None and next_row > left]
+
+
+def can_tell(steps: Array) -> bool:
+    """Are there enough rows to tell whether a loss stands?"""
+    if not len(steps):
+        return False
+    first, last = (part.stop - part.start for part in (_between(steps, 0.5, 0.75), _between(steps, *RECENT)))
+    return first >= MEDIAN_ROWS - 1 and last >= MEDIAN_ROWS
 
 
 def finite_loss(curve: Curve) -> tuple[Array, Array]:
@@ -109,8 +129,10 @@ def finite_loss(curve: Curve) -> tuple[Array, Array]:
     return curve.steps[there], curve.loss[there]
 
 
-def _between(steps: Array, losses: Array, now: float, low: float, high: float) -> Array:
-    return losses[(steps >= low * now) & (steps <= high * now)]
+def _between(steps: Array, low: float, high: float) -> slice:
+    """The rows from one fraction of the present step to another."""
+    now = steps[-1]
+    return slice(int(np.searchsorted(steps, low * now)), int(np.searchsorted(steps, high * now, side="right")))
 
 
 def _noise(losses: Array) -> float:

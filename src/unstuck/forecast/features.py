@@ -33,10 +33,11 @@ class Kind:
     blind: bool = False  # needs no knowledge of the task
 
     def rows(self, curve: Curve) -> Curve:
-        """The rows in which all of its measures that the curve has are recorded, in the order of steps."""
-        first, *others = self.measures
-        there = [m for m in others if m in curve.measures and len(curve.complete(m))]
-        return curve.complete(first, *there).sorted()
+        """The rows in which all of its measures that the curve has are recorded, in the order of steps; those of the
+        first one where no row has all."""
+        there = [m for m in self.measures if len(curve.complete(m))]
+        together = curve.complete(self.measures[0], *there[1:])
+        return (together if len(together) else curve.complete(self.measures[0])).sorted()
 
 
 #: The best first.
@@ -170,6 +171,7 @@ def _log_loss(curve: Curve) -> tuple[Array, Array]:
 def _advantage(curve: Curve) -> tuple[Array, Array]:
     if not curve.has(COPY_ADVANTAGE):
         return np.zeros(0), np.zeros(0)
+    curve = curve.sorted()
     values = curve.values(COPY_ADVANTAGE)
     there = np.isfinite(values)
     return curve.steps[there], values[there]

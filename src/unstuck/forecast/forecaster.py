@@ -19,7 +19,7 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput, nearest
 from unstuck.scalars import number, real
 
-from .events import CircuitRule, Event, ExitRule, finite_loss
+from .events import CircuitRule, Event, ExitRule, can_tell, exits, finite_loss
 from .features import HISTORY, KINDS, UNCALIBRATED, Evidence, Kind, available
 from .loss import closed, from_loss, if_diverged
 from .model import Model, shipped
@@ -125,48 +125,48 @@ class Forecaster:
 
     def _stated(self, said: Forecast, evidence: Evidence | None) -> Forecast:
         """The forecast of the model, or of a law, or of both."""
-        model = self.models.get(said.signal) or self.models[next(iter(self.models))]
-        notes, now = said.notes, said.now
+        model, now, notes = self.models.get(said.signal), said.now, said.notes
         own = law = None
-        if evidence is not None:
+        if evidence is not None and model is not None:
             x = evidence.features
             own = model.estimate(x, float(evidence.steps[-1]))
-            unlike = model.is_unlike(x) or model.kind != said.signal
-            notes = replace(notes, calibrated_on=(model.kind, model.runs, model.digest), unlike=unlike)
-        if self.prior is not None:
-            refuted = self.prior.passed(now) > REFUTED
-            notes = replace(notes, refuted_law=math.exp(self.prior.mean) if refuted else None)
-            law = None if refuted else replace(self.prior, probability=self.prior.not_yet(now))
-        used = own or law
-        if own is not None and law is not None:
-            used = combine(own, law, model.correlation, model.base)
+            present = self._is_near(own.after(now))
+            calibrated_on = (model.kind, model.runs, model.digest)
+            notes = replace(notes, signal_present=present, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
+        if self.prior is not None and self.prior.passed(now) > REFUTED:
+            notes = replace(notes, refuted_law=math.exp(self.prior.mean))
+        elif self.prior is not None:
+            law = replace(self.prior, probability=self.prior.not_yet(now))
+        both = own and law and model and combine(own, law, model.correlation, model.base)
+        used = both or own or law
+        said = replace(said, notes=notes)
         if used is None:
-            return replace(said, notes=notes)
-        survival = Survival(now, used.mean, used.spread, used.probability)
-        present = own is not None and Survival(now, own.mean, own.spread, own.probability).by(self.horizon * now) > 0.5
-        said = replace(said, probability=survival.soon, notes=replace(notes, signal_present=present))
-        if survival.by(self.horizon * now) > 0.5 or (law is not None and used.probability > 0.5):
-            return replace(said, outcome=Outcome.EMERGES, step=survival.median, distribution=survival)
+            return said
+        survival = used.after(now)
+        said = replace(said, probability=survival.soon, distribution=survival)
+        if self._is_near(survival) or (law is not None and used.probability > 0.5):
+            return replace(said, outcome=Outcome.EMERGES, step=survival.median)
         return replace(said, outcome=Outcome.NOT_SOON if survival.soon <= UNLIKELY else Outcome.NO_SIGN)
 
+    def _is_near(self, survival: Survival) -> bool:
+        """Is the event more likely than not to come within the horizon?"""
+        return survival.by(self.horizon * survival.now) > 0.5
+
     def _if_come(self, said: Forecast, curve: Curve) -> Forecast | None:
-        """The forecast of a run whose event has come, or whose loss does not stand; None where the event lies ahead."""
+        """The forecast of a run whose event has come, or whose loss has not stood at a level yet; None where the event
+        lies ahead."""
         if said.event is Event.CIRCUIT:
             formed = self.circuit_rule.formed(curve)
             return None if formed is None else replace(closed(said, Outcome.EMERGED), event=Event.CIRCUIT, step=formed)
         steps, losses = finite_loss(curve)
-        if not len(steps) or (self.exit_rule.level(steps, losses) is not None and not self._done(curve)):
-            return None
-        exits = self.exit_rule.exits(curve)
-        if exits:
-            return replace(closed(said, Outcome.EMERGED), step=exits[-1])
-        return None
-
-    def _done(self, curve: Curve) -> bool:
-        """Does the loss stand where nothing is left to learn, after it left a level?"""
-        steps, losses = finite_loss(curve)
-        levels = [level.value for _, level, _ in self.exit_rule.standing(steps, losses)]
-        return bool(levels) and abs(levels[-1]) <= self.exit_rule.done * abs(max(levels, key=abs))
+        stood = list(self.exit_rule.standing(steps, losses))
+        if not stood:
+            falls = replace(closed(said, Outcome.TOO_EARLY), notes=replace(said.notes, no_level=True))
+            return falls if can_tell(steps) else None
+        if stood[-1][2] is None and not self.exit_rule.is_done([level for _, level, _ in stood]):
+            return None  # it stands, or begins to leave its level
+        left = exits(steps, stood)
+        return replace(closed(said, Outcome.EMERGED), step=left[-1] if left else None)
 
     def _choose(self, curve: Curve) -> Kind | None:
         """The kind of evidence to use; None where there is only a measure that nothing was fitted on."""

@@ -99,8 +99,8 @@ def if_left(said: Forecast, curve: Curve) -> Forecast | None:
 
 
 def closed(said: Forecast, outcome: Outcome) -> Forecast:
-    """A forecast of a run that has nothing left to predict: no step, no interval."""
-    return replace(said, outcome=outcome, event=Event.EXIT, step=None, distribution=None)
+    """A forecast of a run that has nothing left to predict: no step, no interval, no probability."""
+    return replace(said, outcome=outcome, event=Event.EXIT, step=None, probability=None, distribution=None)
 
 
 def _solved(losses: list[float]) -> bool:

@@ -57,7 +57,7 @@ class Model:
         stated = math.exp(-max(mean, 0.0))
         spread *= float(np.interp(stated, self.elapsed, self.factor))
         probability = float(expit(np.clip(linear(z) @ self.cure, -LOGITS, LOGITS)))
-        return Estimate(math.log(max(now, 1.0)) + mean, spread, probability)
+        return Estimate(math.log(now) + mean, spread, probability)
 
     def standardised(self, x: Array) -> Array:
         return np.clip((x - self.centre) / self.scale, -WIDEST, WIDEST)

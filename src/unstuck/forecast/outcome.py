@@ -49,6 +49,7 @@ class Notes:
     calibrated_on: tuple[str, int, str] | None = None  # kind of evidence, number of runs, digest of the fitted model
     unlike: bool = False  # the run is unlike those that the model was fitted on: the interval's coverage is unknown
     head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
+    no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
     refuted_law: float | None = None  # step that a law predicted, if it has passed without the event
@@ -72,12 +73,14 @@ class Forecast:
     step: float | None = None
     level: float = 0.8  # coverage of the interval, unless another one is asked for
     probability: float | None = None  # of the event before twice the present step
-    distribution: Survival | None = None  # of the step
+    distribution: Survival | None = None  # of the step, whether or not an end is stated; None without an estimate
     notes: Notes = field(default_factory=Notes)
 
     def interval(self, level: float | None = None) -> tuple[float, float] | None:
         """Two steps that hold the event with probability `level`; None where no end is predicted."""
-        return None if self.distribution is None else self.distribution.interval(level or self.level)
+        if self.outcome is not Outcome.EMERGES or self.distribution is None:
+            return None
+        return self.distribution.interval(level or self.level)
 
     @property
     def elapsed(self) -> float | None:
@@ -114,7 +117,8 @@ class Forecast:
         }
         old = {name: _OLD[name][1](self) for name in _OLD if name not in ("plateau", "low", "high")}
         old["diverged"] = self.outcome is Outcome.DIVERGED
-        return found | {k: getattr(self, k) for k in ("elapsed", "level", "signal")} | old
+        found |= {"elapsed": self.elapsed, "level": None if self.notes.unlike else self.level, "signal": self.signal}
+        return found | old
 
     if not TYPE_CHECKING:
 
@@ -179,7 +183,7 @@ def _qualifiers(f: Forecast) -> list[str]:
 
 def _emerges(f: Forecast) -> str:
     low, high = f.interval() or (math.nan, math.nan)
-    band = f"{100 * f.level:g}% interval {low:,.0f} to {high:,.0f}"
+    band = f"{'' if f.notes.unlike else f'{100 * f.level:g}% interval '}{low:,.0f} to {high:,.0f}"
     return f"{_EVENTS[f.event][0]} at about step {f.step:,.0f} ({band}), {f.elapsed:.0%} elapsed"
 
 
@@ -196,6 +200,8 @@ def _not_soon(f: Forecast) -> str:
 
 
 def _too_early(f: Forecast) -> str:
+    if f.notes.no_level:
+        return f"too early to tell at step {f.now:,.0f}: the loss still falls and has not stood at a level yet"
     if f.notes.usable_from is None:
         return f"too early to tell at step {f.now:,.0f}"
     start = f.notes.usable_from

@@ -7,9 +7,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, log_ndtr, logit, ndtr, ndtri_exp
 
 ALMOST = 1e-9  # probabilities are kept this far from 0 and 1, where their logarithms are still numbers
+LARGEST = 700.0  # logarithm of a step that is still a number; minus it stands for the logarithm of 0
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,16 @@ class Estimate:
 
     def passed(self, step: float) -> float:
         """Probability that an event that happens has happened by a step."""
-        return float(ndtr((math.log(max(step, 1.0)) - self.mean) / self.spread))
+        return float(ndtr((_log(step) - self.mean) / self.spread))
 
     def not_yet(self, now: float) -> float:
         """The probability that the event happens at all, given that it has not by now."""
         waiting = self.probability * (1 - self.passed(now))
-        return waiting / (waiting + 1 - self.probability)
+        return waiting / (waiting + 1 - self.probability) if waiting else 0.0
+
+    def after(self, now: float) -> "Survival":
+        """What it says of an event that has not happened by now, whose probability takes account of that already."""
+        return Survival(now, self.mean, self.spread, self.probability)
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,8 @@ class Survival:
         """
         if step <= self.now:
             return 0.0
-        z, z_now = ((math.log(max(x, 1.0)) - self.mean) / self.spread for x in (step, self.now))
-        left = max(float(ndtr(-z_now)), ALMOST)
-        return self.probability * min(1.0, max(0.0, 1 - float(ndtr(-z)) / left))
+        later, left = (log_ndtr((self.mean - _log(x)) / self.spread) for x in (step, self.now))
+        return float(-self.probability * np.expm1(later - left))
 
     @property
     def soon(self) -> float:
@@ -60,9 +64,9 @@ class Survival:
 
     def quantiles(self, *levels: float) -> list[float]:
         """Steps by which the event has happened with these probabilities, if it happens."""
-        left = max(float(ndtr((self.mean - math.log(max(self.now, 1.0))) / self.spread)), ALMOST)
-        logs = self.mean - self.spread * ndtri([left * (1 - q) for q in levels])
-        return [max(self.now, math.exp(min(float(x), 700.0))) for x in logs]
+        left = log_ndtr((self.mean - _log(self.now)) / self.spread)
+        logs = self.mean - self.spread * ndtri_exp(left + np.log1p(-np.asarray(levels)))
+        return [max(self.now, math.exp(min(float(x), LARGEST))) for x in logs]
 
     @property
     def median(self) -> float:
@@ -71,6 +75,10 @@ class Survival:
     def interval(self, level: float) -> tuple[float, float]:
         low, high = self.quantiles(0.5 - level / 2, 0.5 + level / 2)
         return low, high
+
+
+def _log(step: float) -> float:
+    return math.log(step) if step > 0 else -LARGEST
 
 
 def combine(signal: Estimate, law: Estimate, correlation: float, base: float) -> Estimate:

@@ -138,7 +138,8 @@ class _Session:
 
     def _note(self, state: str) -> None:
         before = {} if self.old is None else {"result": self.old.model_dump()}
-        self.directory.write_status({"state": state, "step": self.run.step, **before})
+        now = {"state": state, "step": self.run.step, "seconds": self.run.seconds}
+        self.directory.write_status({**now, **before})
 
     def _keep_map(self) -> None:
         sequences = MAP_SEQUENCES if hasattr(self.spec.task, "scored") else 1

@@ -7,7 +7,7 @@ from unstuck.columns import REPETITION, Row
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
-from unstuck.forecast.signals import available
+from unstuck.forecast.features import available
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
 from unstuck.training.emergence import next_measurement
@@ -56,8 +56,8 @@ class Repetition(ConstantRepetition):
             self.signs.append({"step": step, **attention()})
             self.next_advice = next_measurement(step, self.every)
             signs = Curve.from_rows(self.signs)
-            if "gain" in available(signs):  # not `two_step_gain`: stored runs of this version used `gain`
-                self.schedule.forecasted(Forecaster("gain").from_attention(signs))
+            if "attention" in available(signs):
+                self.schedule.forecasted(Forecaster("attention").from_attention(signs))
 
     def learnt(self, loss: float) -> None:
         self.schedule.step(loss)

@@ -13,13 +13,14 @@ from rich.status import Status
 from unstuck.columns import COPY_ADVANTAGE, EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster
-from unstuck.forecast.signals import available
+from unstuck.forecast.features import available
 from unstuck.laws.stages import early_stop, find_stages
 from unstuck.probes.ladder import by_layer
 from unstuck.runner.execute import Executed
 from unstuck.store.result import Result
 from unstuck.store.store import Store
 from unstuck.view.console import console as new_console
+from unstuck.view.expected import sentence
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def _expected(run: Any) -> str:
     curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
-    return f"\n{Forecaster().predict(curve)}"
+    return f"\n{sentence(Forecaster().predict(curve), run.seconds / run.step if run.step else None)}"
 
 
 def _ladder(curve: Curve) -> str:

@@ -18,8 +18,8 @@ from unstuck.attach import Watch
 from unstuck.columns import TEST_LOSS
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
-from unstuck.forecast.forecaster import INDUCTION_FORMED, Forecaster
-from unstuck.forecast.runs import moments
+from unstuck.forecast import KINDS, CircuitRule, Forecaster
+from unstuck.forecast.runs import MeasuredRun, moments
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.style import BLUE, ORANGE, legend_outside, panels
 from unstuck.runner.cost import GPU_STEP
@@ -33,6 +33,7 @@ BATCH, RATE, TEST, HEADS = 16, 1e-3, 64, 4
 REPEATED = 0.5  # fraction of the sequences of the second run
 RARE = 1e-3  # fraction of the text: commoner bytes make the random sequences on which induction is scored
 COLOURS = {"plain text": BLUE, "half of it repeats itself": ORANGE}
+FORMED = CircuitRule().score  # induction score at which heads have formed
 
 
 def plan(profile: Profile) -> list[Job]:
@@ -137,15 +138,14 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     for name, rows in table.groupby("data", sort=False):
         curve = Curve.from_frame(rows, "watch")
         best, steps = curve.best("induction"), curve.steps
-        for level, what in ((2 * best[0], "twice its start"), (INDUCTION_FORMED, f"{INDUCTION_FORMED:g}")):
+        for level, what in ((2 * best[0], "twice its start"), (FORMED, f"{FORMED:g}")):
             first = np.flatnonzero(best >= level)
             passed = f"step {steps[first[0]]:.0f}" if len(first) else f"not by step {steps[-1]:.0f}"
             claims.append(Claim(f"{name}: a head's induction score passes {what} at", passed))
-        formed = np.flatnonzero(best >= INDUCTION_FORMED)
-        until = float(steps[formed[0]] if len(formed) else steps[-1])
-        said = {step: Forecaster("induction").from_attention(part) for step, part in moments(curve, until)}
+        asked = [moment.step for moment in moments(MeasuredRun(str(name), "gpt2", {}, curve), KINDS["induction"])]
+        said = {step: Forecaster("induction").from_attention(curve.truncate(step)) for step in asked}
         seen = ", ".join(f"{step:,.0f}: {f.step:,.0f}" for step, f in said.items() if f.step is not None)
-        note = "at 100 * 1.2^k; at the others no sign of it. What counts as a sign was chosen with these runs in view"
+        note = f"asked at {len(asked)} steps before it; at the others no end is predicted"
         claims.append(Claim(f"{name}: step forecast from the induction score", seen or "none", note=note))
         claims.append(Claim(f"{name}: best induction score at the end", f"{best[-1]:.2f}"))
         claims.append(Claim(f"{name}: test loss at the end", f"{rows[TEST_LOSS].iloc[-1]:.3f}"))

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.curve import Curve
-from unstuck.forecast.signals import gain
+from unstuck.forecast.features import gain
 from unstuck.papers.figure import Claim, Job, Profile, Progress
 from unstuck.papers.lab import TieredRun, curves, finished
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, panels, shades

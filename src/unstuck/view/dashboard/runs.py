@@ -1,19 +1,17 @@
 """What the dashboard shows of the runs in a directory: read at every request, never written."""
 
-import math
 import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from unstuck.curve import Curve
 from unstuck.errors import BadInput
-from unstuck.forecast.forecaster import Forecaster
 from unstuck.laws import fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.laws.tables import where as where_rows
 from unstuck.store.store import RunDirectory, Store
+from unstuck.view.expected import forecast_run, seconds_per_step, sentence, zone_of
 from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_of, law_of, plain, table_of
 
 POINTS = 300  # of a curve
@@ -41,13 +39,13 @@ class Reader:
         running = []
         for run_id in table.loc[table["status"] == "running", "run_id"]:
             directory = self.run(str(run_id))
-            spec, status = directory.spec() or {}, directory.status() or {}
+            spec, status, said = directory.spec() or {}, directory.status() or {}, forecast_run(directory)
             running.append(
                 {
                     "run_id": str(run_id),
                     "step": int(status.get("step", 0)),
                     "of": plain(spec.get("train", {}).get("max_steps")),
-                    "forecast": self._forecast(directory),
+                    "forecast": None if said is None else sentence(said, seconds_per_step(directory)),
                 }
             )
         return {"columns": columns, "rows": rows, "running": running, "measures": MEASURES, "law": _first_law(table)}
@@ -62,14 +60,12 @@ class Reader:
         return run
 
     def curve(self, run_id: str) -> dict[str, Any]:
-        """The measures of a run, and the interval of its forecast at some steps."""
+        """The measures of a run, and when it is expected to leave its plateau."""
         directory = self.run(run_id)
         curve = directory.curve()
         if curve is None or not len(curve):
-            return {"run_id": run_id, "curve": {}, "band": []}
-        end = (directory.row() or {}).get("plateau_steps")
-        before = curve if end is None else curve.truncate(end)
-        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "band": self._band(before)}
+            return {"run_id": run_id, "curve": {}, "expected": None}
+        return {"run_id": run_id, "curve": curve_of(curve, POINTS), "expected": zone_of(directory)}
 
     def attention(self, run_id: str) -> dict[str, Any]:
         found, _ = attention_of([self.run(run_id)])
@@ -121,31 +117,6 @@ class Reader:
             if known[1] is not None:
                 rows.append(known[1])
         return pd.DataFrame(rows)
-
-    def _forecast(self, directory: RunDirectory) -> str | None:
-        curve = directory.curve()
-        if curve is None or len(curve) < 2:
-            return None
-        try:
-            return str(Forecaster().predict(curve))
-        except BadInput:
-            return None
-
-    def _band(self, curve: Curve) -> list[list[float]]:
-        """Step, median, low and high of the forecast at some rows of the curve, while it was one."""
-        out = []
-        rows = len(curve)
-        for n in sorted({max(2, round(rows * i / 24)) for i in range(1, 25)}):
-            try:
-                said = Forecaster().from_attention(curve.rows(slice(n)))
-            except BadInput:
-                return []
-            interval = said.interval()
-            if said.step is not None and interval is not None:
-                values = [said.now, said.step, *interval]
-                if all(math.isfinite(v) for v in values):
-                    out.append(values)
-        return out
 
 
 def _age(path: Path) -> int:

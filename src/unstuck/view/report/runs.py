@@ -27,6 +27,7 @@ from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.store.store import RunDirectory, Store
 from unstuck.view.columns import RESULTS, telling_columns
+from unstuck.view.expected import zone_of
 
 POINTS = 60_000  # of all curves together
 LEAST = 8  # points of a curve, however many runs there are
@@ -62,6 +63,7 @@ class Runs:
     laws: list[dict[str, Any]]
     thresholds: dict[str, float]  # of the runs that have one
     circuits: dict[str, list[str]]  # in sentences, of the runs whose circuit was looked for
+    expected: dict[str, dict[str, Any]]  # when runs that are not over are expected to leave their plateaus
 
 
 def runs_of(store: Path, formula: str | None = None) -> Runs | None:
@@ -89,7 +91,8 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     )
     known = table[table["threshold"].notna()] if "threshold" in table else table[:0]
     thresholds = {str(i): float(x) for i, x in zip(known["run_id"], known.get("threshold", []), strict=True)}
-    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds, circuits)
+    zones = {run_id: zone for run_id in map(str, table["run_id"]) if (zone := zone_of(where.run(run_id))) is not None}
+    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds, circuits, zones)
 
 
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:

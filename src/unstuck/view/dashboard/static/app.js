@@ -80,7 +80,7 @@ async function draw(anew) {
     try {
       curves.set(run, { state, ...(await ask("/api/curve", { run })) });
     } catch (e) { // one run that cannot be read leaves the others to be seen
-      curves.set(run, { state, curve: {}, band: [] });
+      curves.set(run, { state, curve: {}, expected: null });
     }
   }
   if (mine !== drawing) return; // another choice was made meanwhile
@@ -89,23 +89,17 @@ async function draw(anew) {
   by("measure").replaceChildren();
   known.forEach((m) => option(by("measure"), m, table.measures[m]));
   if (known.includes(picked)) by("measure").value = picked;
-  const measure = by("measure").value, traces = [];
+  const measure = by("measure").value, traces = [], zones = [];
   [...chosen].slice(0, 20).forEach((run, i) => {
-    const { curve, band } = curves.get(run), colour = PALETTE[i % PALETTE.length], row = table.rows.find((r) => r[0] === run) || [run];
+    const { curve, expected } = curves.get(run), colour = PALETTE[i % PALETTE.length], row = table.rows.find((r) => r[0] === run) || [run];
     if (!curve[measure]) return;
     traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", name: label(table, row, chosen), line: { color: colour, width: 1.8 } });
     const end = row[at.plateau_steps];
     if (typeof end === "number") traces.push({ x: [end, end], y: [0, Math.max(...curve[measure].filter((v) => v !== null))], mode: "lines", line: { color: colour, width: 1, dash: "dot" }, showlegend: false, hoverinfo: "skip" });
-    if (by("band").checked && band.length) {
-      const steps = band.map((b) => b[0]);
-      traces.push({ x: [...steps, ...steps.slice().reverse()], y: [...band.map((b) => b[3]), ...band.map((b) => b[2]).reverse()], fill: "toself", mode: "none", fillcolor: colour + "33", yaxis: "y2", name: `${plain(run)}: end forecast`, showlegend: false });
-      traces.push({ x: steps, y: band.map((b) => b[1]), mode: "lines", yaxis: "y2", line: { color: colour, width: 1, dash: "dash" }, showlegend: false, name: "forecast" });
-    }
+    if (by("zone").checked && expected) zones.push({ ...expected, colour });
   });
-  const two = traces.some((t) => t.yaxis === "y2");
   Plotly.react("curve", traces, {
-    ...LAYOUT, xaxis: { title: { text: "step" } }, yaxis: { title: { text: table.measures[measure] || "" }, ...range(traces.filter((t) => t.run)) },
-    ...(two ? { yaxis2: { overlaying: "y", side: "right", title: { text: "forecast: step at which the plateau ends" }, rangemode: "tozero", showgrid: false }, margin: { ...LAYOUT.margin, r: 70 } } : {}),
+    ...LAYOUT, ...drawZones(zones), xaxis: { title: { text: "step" } }, yaxis: { title: { text: table.measures[measure] || "" }, ...range(traces.filter((t) => t.run)) },
   }, CONFIG);
   if (anew || !by("arun").options.length) {
     by("arun").replaceChildren();
@@ -170,7 +164,7 @@ window.onhashchange = tab;
 for (const name of ["T", "d", "B", "p", "flow"]) by(name).oninput = theory;
 by("filter").oninput = showTable;
 by("clear").onclick = () => { chosen.clear(); empty = true; showTable(); draw(true); };
-by("measure").onchange = by("band").onchange = () => draw(false);
+by("measure").onchange = by("zone").onchange = () => draw(false);
 by("arun").onchange = attentionRun;
 by("ahead").onchange = by("astep").oninput = () => { if (maps && maps.steps.length) drawMap(maps); };
 by("fitnow").onclick = fit;

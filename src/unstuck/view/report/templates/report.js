@@ -20,7 +20,7 @@ function circuits() {
 }
 
 function curves() {
-  const measure = by("measure").value, traces = [], lines = new Set();
+  const measure = by("measure").value, traces = [], lines = new Set(), zones = [];
   DATA.rows.filter((row) => chosen.has(row[0])).slice(0, 40).forEach((row, i) => {
     const curve = DATA.curves[row[0]], threshold = DATA.thresholds[row[0]];
     if (!curve || !curve[measure]) return;
@@ -28,15 +28,16 @@ function curves() {
     traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", name, line: { color: colour, width: 1.8 } });
     const deciding = threshold !== undefined && measure === decides(curve), end = row[column.plateau_steps];
     if (deciding) lines.add(threshold);
+    if (DATA.expected[row[0]]) zones.push({ ...DATA.expected[row[0]], colour });
     if (end !== null && end !== undefined) {
       const k = Math.max(0, curve.step.findIndex((s) => s >= end));
       traces.push({ x: [end], y: [deciding ? threshold : curve[measure][k]], mode: "markers", marker: { color: colour, size: 9 }, showlegend: false, name });
     }
   });
-  const shapes = [...lines].map((y) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { dash: "dash", color: "#999", width: 1 } }));
+  const { shapes, annotations } = drawZones(zones, by("log").checked), levels = [...lines].map((y) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { dash: "dash", color: "#999", width: 1 } }));
   const empty = traces.length ? [] : [{ text: "choose runs in the table", showarrow: false, font: { size: 16, color: "#888" } }];
   Plotly.react("curve", traces, {
-    ...LAYOUT, shapes, annotations: empty,
+    ...LAYOUT, shapes: [...shapes, ...levels], annotations: [...annotations, ...empty],
     xaxis: { title: { text: "step" }, type: by("log").checked ? "log" : "linear" },
     yaxis: { title: { text: DATA.measures[measure] }, ...range(traces.filter((t) => t.run)) },
   }, CONFIG);

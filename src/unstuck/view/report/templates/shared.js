@@ -94,6 +94,19 @@ function range(curves) {
   return tops.length ? { range: [0, 1.1 * Math.max(...tops)] } : { rangemode: "tozero" };
 }
 
+// Zones of steps, { low, step, high, label, colour }, in which runs are expected to leave their plateaus.
+function drawZones(zones, logarithmic = false) {
+  const at = (x) => (logarithmic ? Math.log10(x) : x);
+  const tall = { yref: "paper", y0: 0, y1: 1, layer: "below" };
+  return {
+    shapes: zones.flatMap(({ low, step, high, colour }) => [
+      { type: "rect", ...tall, x0: low, x1: high, fillcolor: colour, opacity: 0.15, line: { width: 0 } },
+      { type: "line", ...tall, x0: step, x1: step, line: { color: colour, width: 1, dash: "dash" } },
+    ]),
+    annotations: zones.map(({ step, label, colour }, i) => ({ x: at(step), y: 1 - 0.07 * i, yref: "paper", yanchor: "top", text: plain(label), showarrow: false, font: { size: 12, color: colour }, bgcolor: "rgba(255,255,255,0.75)" })),
+  };
+}
+
 function drawLaw(found) {
   by("lawtext").textContent = `${found.text}   R² = ${shown(found.r2)}, ${found.n} runs that emerged, ${found.censored} that did not`;
   by("terms").replaceChildren(...found.terms.map(([term, x, low, high]) => cells(document.createElement("tr"), [term, x.toFixed(3), `${low.toFixed(3)} to ${high.toFixed(3)}`])));

@@ -11,7 +11,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from unstuck.columns import renamed
 from unstuck.errors import BadInput
 from unstuck.store.store import Store
 
-from .entrants import Entrant, Prediction, entrants
-from .features import KINDS, available
+from .entrants import Entrant, Prediction, RunUntilNow, entrants
+from .events import ExitRule
+from .features import KINDS, Evidence, available
 from .fitting import FOLDS, fold
 from .runs import NEVER, MeasuredRun, controls, drifting, finished_runs, moments
 from .scoring import ALL, Score, scores
@@ -70,7 +71,7 @@ class Benchmark:
         rows = []
         for run in [*self.runs, *self.others]:
             last = math.inf if run.family in NEVER else float(run.curve.steps.max())
-            for step, _, event in moments(run, KINDS[kind]) if (kind := next(iter(available(run.curve)), "")) else ():
+            for step, _, event in moments(run, KINDS[kind]) if (kind := _kind(run)) else ():
                 rows.append((run.run_id, step, math.nan if event is None else event, last))
         return pd.DataFrame(rows, columns=[*MOMENT, "last"])
 
@@ -110,12 +111,18 @@ def _answers(run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], na
     """The answers on one run. An entrant sees neither later rows nor how the run ended."""
     known = {k: v for k, v in run.settings.items() if k != "status"}
     setting = f"{run.family} {sorted((k, str(v)) for k, v in known.items() if k != 'seed')}"
+    evidence, exits = Evidence.of(run.curve, KINDS[_kind(run)]), ExitRule().exits(run.curve)
     for run_id, step, event, last in times.itertuples(index=False):
-        curve = run.curve.truncate(step)
-        seen = replace(run, settings=known, curve=curve)
+        curve, left = run.curve.truncate(step), any(end < step for end in exits)
+        seen = RunUntilNow(run_id, run.family, known, curve, evidence.until(step), left)
         question = {"group": name, "setting": setting, "run_id": run_id, "step": step, "event": event, "last": last}
         for entrant in asked:
             yield {"entrant": entrant.name, **question, **_checked(entrant, entrant.predict(seen, curve, step))}
+
+
+def _kind(run: MeasuredRun) -> str:
+    """The best kind of evidence that a run has; empty if it has none."""
+    return next(iter(available(run.curve)), "")
 
 
 def _checked(entrant: Entrant, said: Any) -> dict[str, float]:

@@ -1,14 +1,13 @@
 """Forecasters that `unstuck bench forecast` compares: rules of thumb, laws, the rule shipped before, and the model.
 
 An entrant has a `name` and `predict(run, curve, now)`, and may have `fit(runs)`. It is fitted without runs of the sizes
-that it is judged on. `run` holds settings alone: its curve is `curve`, up to step `now`.
+that it is judged on. `run` holds its settings, and what was known at step `now`.
 """
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -46,12 +45,20 @@ class Prediction(NamedTuple):
     soon: float = math.nan
 
 
+@dataclass(frozen=True)
+class RunUntilNow(MeasuredRun):
+    """What was known of a run at a step: its curve ends there."""
+
+    evidence: Evidence  # of the best kind that it has, up to that step
+    has_left: bool  # has its loss left a level before?
+
+
 class Entrant(Protocol):
     """A forecaster. One that learns also has `fit(runs)`."""
 
     name: str
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction: ...
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction: ...
 
 
 class TwiceElapsed:
@@ -59,7 +66,7 @@ class TwiceElapsed:
 
     name = "twice elapsed"
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         return Prediction(2 * now)
 
 
@@ -68,7 +75,7 @@ class LossLine:
 
     name = "loss extrapolation"
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         steps, losses = finite_loss(curve)
         last = steps >= LAST_PART * now
         if last.sum() < 2:
@@ -85,8 +92,8 @@ class ProgressLaw:
 
     name = "progress law"
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
-        x = _seen(curve).of(_kind(curve) or "").features
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
+        x = run.evidence.features
         return Prediction(now * math.exp(float(law(x)))) if math.exp(x[0]) > 2 * FAINT_GAIN else Prediction()
 
 
@@ -96,7 +103,7 @@ class PreviousToken:
 
     name = "previous-token rule"
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         if "previous_token" not in curve.measures:
             return Prediction()
         rows = curve.complete("previous_token").sorted()
@@ -124,15 +131,15 @@ class SizesLaw:
                 rows.append({"setting": _setting(run), **run.settings, **ended})
         self.runs = {str(k): part for k, part in pd.DataFrame(rows).groupby("setting")} if rows else {}
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
-        estimate = self.estimate(run, curve)
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
+        estimate = None if run.has_left else self.estimate(run)
         if estimate is None or estimate.passed(now) > REFUTED:
             return Prediction()
         return _of(Survival(now, estimate.mean, estimate.spread, estimate.not_yet(now)))
 
-    def estimate(self, run: MeasuredRun, curve: Curve) -> Estimate | None:
-        """What the law says of the first exit of a run that has not left a level."""
-        if not (found := self._law(run)) or _seen(curve).has_left:
+    def estimate(self, run: MeasuredRun) -> Estimate | None:
+        """What the law says of the first exit of a run."""
+        if not (found := self._law(run)):
             return None
         step, spread, probability, _ = found.predict(run.settings)
         return Estimate(math.log(step), spread, probability)
@@ -165,7 +172,7 @@ class ShippedRule:
         said = pd.read_csv(table, comment="#", dtype={"run_id": str}) if table.is_file() else pd.DataFrame()
         self.said = {(str(row.run_id), float(row.step)): Prediction(*row[2:6]) for row in said.itertuples(index=False)}
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         return self.said.get((run.run_id, now), Prediction())
 
 
@@ -204,13 +211,13 @@ class SurvivalModel:
         found = {kind: self.fits.model(runs, kind) for kind in KINDS if not KINDS[kind].blind}
         self.models = {kind: model for kind, model in found.items() if model is not None}
 
-    def predict(self, run: MeasuredRun, curve: Curve, now: float) -> Prediction:
-        kind = _kind(curve, self.models)
-        if kind is None:
+    def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
+        kind = run.evidence.kind.name
+        if kind not in self.models:
             return Prediction()
-        law = None if self.law is None else self.law.estimate(run, curve)
+        law = None if self.law is None or run.has_left else self.law.estimate(run)
         prior = None if law is None else (math.exp(law.mean), law.spread, law.probability)
-        said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(_seen(curve).of(kind))
+        said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(run.evidence)
         soon = math.nan if said.probability is None else said.probability
         interval = said.interval()
         return (
@@ -241,7 +248,7 @@ def error_correlation(runs: Sequence[MeasuredRun], kind: str) -> float:
         for run in (run for run in runs if fold(run.size) == i and _formula(run)):
             mine = found[found["run_id"] == run.run_id]
             mine = mine[mine["event"] == mine["event"].min()]
-            estimate = law.estimate(run, run.curve.truncate(0))
+            estimate = law.estimate(run)
             if len(mine) and estimate is not None:
                 own = (np.log(mine["event"] / mine["step"]) - mine["mean"]) / mine["spread"]
                 others = (np.log(mine["event"]) - estimate.mean) / estimate.spread
@@ -255,38 +262,6 @@ def error_correlation(runs: Sequence[MeasuredRun], kind: str) -> float:
 
 def _of(survival: Survival) -> Prediction:
     return Prediction(survival.median, *survival.interval(LEVEL), survival.soon)
-
-
-class _Seen:
-    """What several entrants need of a curve, computed once: they are asked about it in turn."""
-
-    def __init__(self, curve: Curve) -> None:
-        self.curve, self.evidence = curve, dict[str, Evidence]()
-
-    def of(self, kind: str) -> Evidence:
-        if kind not in self.evidence:
-            self.evidence[kind] = Evidence.of(self.curve, KINDS[kind])
-        return self.evidence[kind]
-
-    @cached_property
-    def has_left(self) -> bool:
-        """Has the loss left a level?"""
-        return bool(ExitRule().exits(self.curve))
-
-
-_last = _Seen(Curve.from_rows([]))
-
-
-def _seen(curve: Curve) -> _Seen:
-    global _last
-    if _last.curve is not curve:
-        _last = _Seen(curve)
-    return _last
-
-
-def _kind(curve: Curve, kinds: Iterable[str] = KINDS) -> str | None:
-    """The best kind of evidence that a curve has."""
-    return next((kind for kind in kinds if KINDS[kind].measures[0] in curve.measures), None)
 
 
 def _formula(run: MeasuredRun) -> str | None:

@@ -6,8 +6,8 @@ from typing import Any
 from unstuck.columns import REPETITION, Row
 from unstuck.config import RunSpec
 from unstuck.curve import Curve
-from unstuck.forecast.forecaster import Forecaster
 from unstuck.forecast.features import available
+from unstuck.forecast.forecaster import Forecaster
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.task import Task
 from unstuck.training.emergence import next_measurement

@@ -160,6 +160,25 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     return leaderboard(_read(table))
 
 
+def brief(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that someone with a stuck run needs first."""
+    rows, table = [], _read(table)
+    for name in ("regression", LARGER, "recall"):
+        for entrant in (MODEL, BOTH):
+            mine = Row(entrant, table)
+            cells = {part: _with_coverage(mine, name, part) for part in GROUPS}
+            rows.append(
+                {"runs": f"{name} ({mine.runs(name, 'answered', 'from 15%')})", "forecast by": entrant, **cells}
+            )
+    return pd.DataFrame(rows)
+
+
+def _with_coverage(mine: Row, name: str, part: str) -> str:
+    """The error at a fraction that has elapsed; in brackets, the coverage where that fraction is stated."""
+    error, coverage = mine.value(name, "error", part), mine.value(name, "coverage", part)
+    return "–" if np.isnan(error) else f"{error:.0%}" if np.isnan(coverage) else f"{error:.0%} ({coverage:.0%})"
+
+
 def groups(table: pd.DataFrame) -> pd.DataFrame:
     """The model on every group of runs."""
     rows, table = [], _read(table)

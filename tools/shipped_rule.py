@@ -9,6 +9,7 @@ The best signal that a curve has, without a law. The answer is that of the atten
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -43,7 +44,8 @@ def answer(folder: Path) -> None:
             interval, distribution = said.interval(), said.distribution
             if said.step is None or interval is None or distribution is None:
                 continue
-            passed = [distribution.estimate.passed(math.log(x)) for x in (step, 2 * step)]
+            estimate: Any = distribution.estimate  # type: ignore[attr-defined]  # of that commit
+            passed = [estimate.passed(math.log(x)) for x in (step, 2 * step)]
             soon = 1.0 if passed[0] >= 1 else (passed[1] - passed[0]) / (1 - passed[0])
             rows.append((run_id, step, said.step, *interval, soon, said.signal))
     columns = ["run_id", "step", "median", "low", "high", "soon", "signal"]

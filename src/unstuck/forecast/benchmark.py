@@ -94,7 +94,8 @@ class Benchmark:
         self, asked: Sequence[Entrant], progress: Callable[[int, int], None] = lambda done, of: None
     ) -> pd.DataFrame:
         """What each entrant says at each moment: the columns of `moments`, entrant, group, setting and `Prediction`."""
-        rows, done, splits = [], 0, list(self.splits())
+        rows: list[dict[str, Any]] = []
+        done, splits = 0, list(self.splits())
         times = dict(iter(self.moments.groupby("run_id")))
         of = sum(run.run_id in times for split in splits for run in split.judged)
         for split in splits:

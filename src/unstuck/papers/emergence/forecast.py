@@ -34,8 +34,10 @@ COLOURS = {
 }
 DRAWN = ("regression", "recall")
 NEVER = {"negative control": "runs that cannot emerge", "drift": "curves that only drift"}
-RUNS = ("regression", LARGER, "regression, p > 0", "regression, layer norm", "regression, SGD", "recall")
-RUNS += ("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains")
+RUNS = (
+    *("regression", LARGER, "regression, p > 0", "regression, layer norm", "regression, SGD", "recall"),
+    *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains"),
+)
 FEW_ANSWERS, FEW_RUNS = 1 / 3, 5  # below which an error is not drawn; of runs, not claimed
 UNLIKELY, LIKELY = "0%-10%", "90%-100%"
 

@@ -2,7 +2,7 @@
 
 import zlib
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,9 @@ from scipy.special import ndtr
 
 from .features import NAMES
 from .model import LOGITS, SPREADS, WIDEST, Model, law, linear, quadratic
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[np.float64]
 PENALTY = 0.01  # of the squared coefficients; chosen on sizes left out, where 0.001 to 0.1 do about as well
@@ -27,10 +30,9 @@ def fit(table: pd.DataFrame, kind: str = "attention", *, calibrated: bool = True
     """A model from a table of `moments_table`; every run has one vote."""
     x = table[list(NAMES)].to_numpy(dtype=float)
     centre, scale = x.mean(0), x.std(0) + 1e-6
-    z = np.clip((x - centre) / scale, -WIDEST, WIDEST)
-    location, spread, cure = _maximise(z, law(x), table)
-    inverse = np.linalg.inv(np.cov(((x - centre) / scale).T) + 1e-3 * np.eye(len(NAMES)))
     away = (x - centre) / scale
+    location, spread, cure = _maximise(np.clip(away, -WIDEST, WIDEST), law(x), table)
+    inverse = np.linalg.inv(np.cov(away.T) + 1e-3 * np.eye(len(NAMES)))
     distances = np.sqrt(np.einsum("ij,jk,ik->i", away, inverse, away))
     happens = table.groupby("run_id")["event"].apply(lambda e: e.notna().any())
     elapsed, factor = calibrate(table, left_out(table, kind)) if calibrated else ([0.5], [1.0])
@@ -67,17 +69,11 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
     parts[1][0], parts[2][0] = -1.0, 2.0
     location, spread, cure = (part.requires_grad_() for part in parts)
 
-    def log_survival(value: torch.Tensor) -> torch.Tensor:
-        return torch.log(torch.special.ndtr(-value).clamp(min=1e-12))
-
     def objective() -> torch.Tensor:
         mean = law_says + wide @ location
         sigma = torch.exp((narrow @ spread).clamp(*map(float, np.log(SPREADS))))
         share = torch.sigmoid((narrow @ cure).clamp(-LOGITS, LOGITS))
-        value, cut = (u - mean) / sigma, log_survival(-mean / sigma)
-        density = torch.log(share) - value**2 / 2 - torch.log(sigma) - np.log(2 * np.pi) / 2 - cut
-        waiting = torch.log(1 - share + share * torch.exp((log_survival(value) - cut).clamp(max=0)) + 1e-12)
-        likelihood = torch.where(event, density.clamp(min=LEAST_LIKELIHOOD), waiting)
+        likelihood = log_likelihood(u, event, mean, sigma, share)
         return PENALTY * sum((part[1:] ** 2).sum() for part in parts) - (weight * likelihood).sum()
 
     optimiser = torch.optim.LBFGS(parts, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
@@ -91,6 +87,22 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
     optimiser.step(closure)
     found = [part.detach().numpy() for part in parts]
     return found[0], found[1], found[2]
+
+
+def log_likelihood(
+    ahead: "torch.Tensor", event: "torch.Tensor", mean: "torch.Tensor", sigma: "torch.Tensor", share: "torch.Tensor"
+) -> "torch.Tensor":
+    """Of log(step of the event / now), or of log(last step / now) where no event was seen: with probability `share` it
+    is normal and cut off below 0, else infinite."""
+    import torch
+
+    def log_survival(value: torch.Tensor) -> torch.Tensor:
+        return torch.log(torch.special.ndtr(-value).clamp(min=1e-12))
+
+    value, cut = (ahead - mean) / sigma, log_survival(-mean / sigma)
+    density = torch.log(share) - value**2 / 2 - torch.log(sigma) - np.log(2 * np.pi) / 2 - cut
+    waiting = torch.log(1 - share + share * torch.exp((log_survival(value) - cut).clamp(max=0)) + 1e-12)
+    return torch.where(event, density.clamp(min=LEAST_LIKELIHOOD), waiting)
 
 
 def fold(size: str) -> int:

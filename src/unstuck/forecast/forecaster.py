@@ -96,6 +96,11 @@ class Forecaster:
         warnings.warn("Forecaster.told is now Forecaster.predict", FutureWarning, stacklevel=2)
         return self.predict(curve)
 
+    def of_curve(self, curve: Curve | pd.DataFrame) -> Forecast:
+        """The old name of `from_attention`."""
+        warnings.warn("Forecaster.of_curve is now Forecaster.from_attention", FutureWarning, stacklevel=2)
+        return self.from_attention(curve)
+
     def from_attention(self, curve: Curve | pd.DataFrame) -> Forecast:
         """From the attention of a curve up to its last row, whatever its loss shows."""
         curve = Curve.of(curve).sorted()

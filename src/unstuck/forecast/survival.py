@@ -27,7 +27,7 @@ class Estimate:
 
     def not_yet(self, now: float) -> float:
         """The probability that the event happens at all, given that it has not by now."""
-        waiting = self.probability * (1 - self.passed(now))
+        waiting = self.probability * float(ndtr((self.mean - _log(now)) / self.spread))
         return waiting / (waiting + 1 - self.probability) if waiting else 0.0
 
     def after(self, now: float) -> "Survival":
@@ -87,7 +87,7 @@ def combine(signal: Estimate, law: Estimate, correlation: float, base: float) ->
     Steps are weighted by the inverse of their variances; `correlation` is that of the two errors. Odds multiply: a
     probability of the signal counts by how far it is from `base`, the share of events in the runs it was fitted on.
     """
-    spreads = np.array([signal.spread, law.spread])
+    spreads = np.array([signal.spread, law.spread], dtype=float)
     weights = spreads**-2 / np.sum(spreads**-2)
     mean = float(weights @ [signal.mean, law.mean])
     parts = weights * spreads

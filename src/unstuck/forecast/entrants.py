@@ -21,7 +21,7 @@ from .events import ExitRule, finite_loss
 from .features import FAINT_GAIN, KINDS, Evidence
 from .fitting import FOLDS, fit, fold, left_out
 from .forecaster import REFUTED, Forecaster
-from .model import Model, law, shipped
+from .model import WIDEST, Model, law, shipped
 from .prior import FORMULAS, SizeLaw, settings_named
 from .runs import MeasuredRun, is_fitted_on, moments_table
 from .survival import Estimate, Survival
@@ -239,25 +239,32 @@ def _with_correlation(model: Model) -> Model:
 
 def error_correlation(runs: Sequence[MeasuredRun], kind: str) -> float:
     """Correlation between the errors of model and law on the first exits of sizes left out, one vote a run; each error
-    in units of its stated standard deviation. 0 where no run has a law."""
+    in units of its stated standard deviation, at most `WIDEST` of them. 0 where no run has a law."""
+    found = paired_errors(runs, kind)
+    if found["run_id"].nunique() <= 1:
+        return 0.0
+    votes = 1 / found.groupby("run_id")["model"].transform("size")
+    covariance = np.cov(found[["model", "law"]].clip(-WIDEST, WIDEST).T, aweights=votes)
+    return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
+
+
+def paired_errors(runs: Sequence[MeasuredRun], kind: str) -> pd.DataFrame:
+    """Errors of `model` and `law` on sizes left out, at the moments before the first exit of each run."""
     table = moments_table(filter(is_fitted_on, runs), kind)
-    found = left_out(table, kind).assign(run_id=table["run_id"], event=table["event"], step=table["step"])
-    parts, law = [], SizesLaw()
+    table = table.join(left_out(table, kind))
+    parts, law = [pd.DataFrame(columns=["run_id", "family", "size", "model", "law"])], SizesLaw()
     for i in range(FOLDS):
         law.fit([run for run in runs if fold(run.size) != i])
         for run in (run for run in runs if fold(run.size) == i and _formula(run)):
-            mine = found[found["run_id"] == run.run_id]
-            mine = mine[mine["event"] == mine["event"].min()]
-            estimate = law.estimate(run)
-            if len(mine) and estimate is not None:
-                own = (np.log(mine["event"] / mine["step"]) - mine["mean"]) / mine["spread"]
-                others = (np.log(mine["event"]) - estimate.mean) / estimate.spread
-                parts.append(np.stack([own, others, np.full(len(mine), 1 / len(mine))]))
-    if not parts:
-        return 0.0
-    own, others, votes = np.concatenate(parts, axis=1)
-    covariance = np.cov(own, others, aweights=votes)
-    return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
+            mine, estimate = table[table["run_id"] == run.run_id], law.estimate(run)
+            if estimate is None or mine.empty:
+                continue
+            mine = mine[mine["step"] < mine["event"].iloc[0]].dropna(subset="event")
+            event = np.log(mine["event"])
+            own = (event - np.log(mine["step"]) - mine["mean"]) / mine["spread"]
+            errors = mine[["run_id", "family", "size"]].assign(model=own, law=(event - estimate.mean) / estimate.spread)
+            parts.append(errors.assign(law_error=event - estimate.mean))
+    return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
 def _of(survival: Survival) -> Prediction:

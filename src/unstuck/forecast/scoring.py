@@ -124,6 +124,7 @@ def _with_errors(answers: pd.DataFrame) -> pd.DataFrame:
     alarm = np.where(np.isnan(stated_soon), median <= twice, stated_soon > ALARM)
     inside = np.where(np.isnan(event + answers["low"]), np.nan, (low <= event) & (event <= high))
     return answers.assign(
+        exit=_exits(answers),
         error=np.abs(median - event),
         error_of_all=np.abs(np.where(np.isnan(median), twice, median) - event),
         pinball=np.mean([_pinball(event - x, q) for q, x in ((0.1, low), (0.5, median), (0.9, high))], axis=0),
@@ -135,6 +136,14 @@ def _with_errors(answers: pd.DataFrame) -> pd.DataFrame:
         alarm=alarm.astype(float),
         too_soon=np.where(np.isnan(event) & ~np.isnan(high), np.exp(high) < answers["last"], np.nan),
     )
+
+
+def _exits(answers: pd.DataFrame) -> pd.Series:
+    """The number of the exit that lies ahead of each moment. The step of one and the same exit differs a little from
+    moment to moment, since it is found from the level at which the loss stood then."""
+    same_run = ["entrant", "group", "run_id"]
+    before = answers.groupby(same_run)["event"].shift()
+    return (answers["step"] > before).groupby([answers[name] for name in same_run]).cumsum()
 
 
 def _pinball(missed: Array, q: float) -> Array:
@@ -178,7 +187,7 @@ def _by_run(part: pd.DataFrame, values: pd.Series, how: str) -> Array:
 
 def _first_alarms(part: pd.DataFrame) -> pd.DataFrame:
     """The first alarm before each event of each run."""
-    return part[(part["alarm"] > 0) & part["event"].notna()].drop_duplicates(["run_id", "event"])
+    return part[(part["alarm"] > 0) & part["event"].notna()].drop_duplicates(["run_id", "exit"])
 
 
 def _leads(part: pd.DataFrame) -> Array:

@@ -49,9 +49,11 @@ def forecast(
         found = results(store, more, update)
     about, scored = found.iloc[0], found.iloc[1:]
     if as_json:
-        plain = json.loads(scored.to_json(orient="records"))
-        named = {name: [row for row in plain if row.pop("entrant") == name] for name in scored["entrant"].unique()}
-        entries = [{"name": name, "scores": rows} for name, rows in named.items()]
+        parts = scored.groupby("entrant", sort=False)
+        entries = [
+            {"name": name, "scores": json.loads(part.drop(columns="entrant").to_json(orient="records"))}
+            for name, part in parts
+        ]
         counted = {"moments": int(about["value"]), "runs": int(about["runs"]), "benchmark": about["part"]}
         print(json.dumps({"entrants": entries, **counted}))
         return

@@ -8,27 +8,29 @@ are on sizes left out, and on fresh runs, is `unstuck bench forecast`.
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from unstuck.columns import renamed
+from unstuck.forecast.benchmark import DRIFT_FITTED
+from unstuck.forecast.entrants import error_correlation
 from unstuck.forecast.features import KINDS
 from unstuck.forecast.fitting import fit
-from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, moments_table
+from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, is_fitted_on, moments_table
 from unstuck.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "src" / "unstuck" / "forecast" / "model.json"
-DRIFTING, SEED = 250, 1  # simulated curves: about as many as runs that emerged
 LEAST_RUNS = 30  # that emerged, for a kind of evidence to be fitted
 
 
 def training_runs() -> list[MeasuredRun]:
     """What the models are fitted on."""
-    runs = [run for run in finished_runs(Store(ROOT / "results" / "store")) if run.settings["optim"] != "sgd"]
+    runs = filter(is_fitted_on, finished_runs(Store(ROOT / "results" / "store")))
     never = controls(renamed(pd.read_csv(ROOT / "results" / "negative_controls.csv"), "run"))
-    return [*(run for run in runs if not run.family.startswith("markov")), *never, *drifting(DRIFTING, SEED)]
+    return [*runs, *never, *drifting(*DRIFT_FITTED)]
 
 
 def main() -> int:
@@ -38,8 +40,9 @@ def main() -> int:
         if table.empty or table.loc[table["event"].notna(), "run_id"].nunique() < LEAST_RUNS:
             print(f"{name}: too few runs")
             continue
-        models.append(fit(table, name))
-        print(f"{name}: {models[-1].runs} runs, {len(table)} moments, digest {models[-1].digest}")
+        models.append(replace(fit(table, name), correlation=error_correlation(runs, name)))
+        print(f"{name}: {models[-1].runs} runs, {len(table)} moments, digest {models[-1].digest}, ", end="")
+        print(f"correlation with the law of sizes {models[-1].correlation:.2f}")
     text = {"written by": "tools/calibrate.py", "models": [model.as_dict() for model in models]}
     MODELS.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -194,7 +194,7 @@ def catalogue(paper: str) -> str:
 
 
 def table(words: str) -> str:
-    name, columns = words.split()
+    name, _, columns = words.strip().partition(" ")
     with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as f:
         rows = [[number(row[c]) for c in columns.split(",")] for row in csv.DictReader(f)]
     return rows_to_markdown(columns.split(","), rows)

@@ -33,6 +33,7 @@ COMMANDS = {
         "unstuck.cli.forecast",
         "Predict when a run will leave its plateau, from the attention of its heads while the loss is still flat.",
     ),
+    "bench": Command("unstuck.cli.bench", "Compare forecasters on all runs of a store: unstuck bench forecast."),
     "reproduce": Command("unstuck.cli.reproduce", "Reproduce a figure: data, picture, comparison.", extra="papers"),
     "figures": Command("unstuck.cli.figures", "List the figures of both papers, their state and cost.", extra="papers"),
     "report": Command("unstuck.cli.report", "Write one HTML file about runs and figures.", extra="papers"),
@@ -45,6 +46,7 @@ SUBCOMMANDS = {
         "unstuck.cli.predict_induction",
         "Predict when induction heads form in a language model, by each published law and by ours.",
     ),
+    "bench forecast": Command("unstuck.cli.bench", "Compare forecasters on all runs of a store."),
 }
 
 START = """\

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unstuck.errors import BadInput
-from unstuck.forecast import Forecast, Forecaster, Outcome
+from unstuck.forecast import ExitRule, Forecast, Forecaster, Outcome
 from unstuck.forecast.sources import finished, read_curve
 
 from .common import Json, named_options, real, say, show, warnings_as_sentences
@@ -70,6 +70,9 @@ def forecast(
         found, prior = finished(source, curve), None
         if found is None:
             prior = None if law is None else _prior(source, law, formula)
+            if prior is not None and curve.loss_name is not None and ExitRule().exits(curve):
+                say("warning: the loss has left a plateau, and the law is one of the first; it is left out.")
+                prior = None
             found = Forecaster(signal, prior, level).predict(curve)
     if as_json:
         print(json.dumps(found.to_dict()))
@@ -86,7 +89,7 @@ def _with_clock(found: Forecast, source: Path) -> str:
     return sentence(found, seconds_per_step(RunDirectory(source)))
 
 
-def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -> None:
+def _add(found: Forecast, prior: tuple[float, float, float] | None, *, watched: bool) -> None:
     """On stderr: what would say more than a loss alone, and what the law predicts without the signal."""
     if found.outcome is Outcome.PLATEAU:
         more = "give unstuck.Watch targets= or vocabulary=" if watched else "record attention with unstuck.Watch"
@@ -96,12 +99,13 @@ def _add(found: Forecast, prior: tuple[float, float] | None, *, watched: bool) -
         say(f"the law alone predicts step {prior[0]:,.0f}, within a factor of {math.exp(prior[1]):.2f}")
 
 
-def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float]:
-    """What the law of other runs predicts for this one: the step, and the standard deviation of its logarithm."""
+def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float, float]:
+    """What the law of other runs predicts for this one's first exit: the step, the standard deviation of its logarithm,
+    and the probability that such a run emerges."""
     # With SciPy and pydantic, which a forecast without a law does not need.
     from unstuck.forecast.prior import prior_of
     from unstuck.laws.tables import read_table
-    from unstuck.store.store import RunDirectory, flatten
+    from unstuck.store.store import RunDirectory, Store, flatten
 
     spec = None if source.is_file() else RunDirectory(source).spec()
     if spec is None:
@@ -110,7 +114,8 @@ def _prior(source: Path, store: Path, formula: str | None) -> tuple[float, float
         table = read_table(store)
     except BadInput as e:
         raise BadInput("--law", str(store), e.allowed or str(e)) from e
-    plateau, spread, beyond = prior_of(flatten(spec), table, formula)
+    curve_of = (lambda run_id: Store(store).run(run_id).curve()) if store.is_dir() else None
+    step, spread, probability, beyond = prior_of(flatten(spec), table, formula, curve_of)
     if beyond:
         say(f"warning: this size lies beyond the runs of the law (in {beyond}), so its estimate gets less weight.")
-    return plateau, spread
+    return step, spread, probability

@@ -1,4 +1,4 @@
-"""When will a run leave its plateau? Events, forecasts while they lie ahead, how these are fitted and tested."""
+"""When will a run leave its plateau? Events, forecasts while they lie ahead, how these are fitted and judged."""
 
 from .events import CircuitRule, Event, ExitRule
 from .features import KINDS

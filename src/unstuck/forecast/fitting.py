@@ -35,7 +35,7 @@ def fit(table: pd.DataFrame, kind: str = "attention", *, calibrated: bool = True
     inverse = np.linalg.inv(np.cov(away.T) + 1e-3 * np.eye(len(NAMES)))
     distances = np.sqrt(np.einsum("ij,jk,ik->i", away, inverse, away))
     happens = table.groupby("run_id")["event"].apply(lambda e: e.notna().any())
-    elapsed, factor = _calibrate(table, kind) if calibrated else ([0.5], [1.0])
+    elapsed, factor = calibrate(table, left_out(table, kind)) if calibrated else ([0.5], [1.0])
     return Model(
         kind,
         centre.tolist(),
@@ -121,10 +121,10 @@ def left_out(table: pd.DataFrame, kind: str = "attention") -> pd.DataFrame:
     return pd.concat(parts).sort_index().set_axis(["mean", "spread", "probability"], axis=1)
 
 
-def _calibrate(table: pd.DataFrame, kind: str) -> tuple[list[float], list[float]]:
+def calibrate(table: pd.DataFrame, found: pd.DataFrame) -> tuple[list[float], list[float]]:
     """For groups of stated fractions elapsed: the factor of the spread with which 80% of the events of sizes left out
-    lie in the 80% interval, one vote a run."""
-    found = left_out(table, kind).assign(run_id=table["run_id"], ahead=np.log(table["event"] / table["step"])).dropna()
+    lie in the 80% interval, one vote a run; `found` is what `left_out` gives for the table."""
+    found = found.assign(run_id=table["run_id"], ahead=np.log(table["event"] / table["step"])).dropna()
     stated = np.exp(-np.maximum(found["mean"], 0.0))
     elapsed, factor = [], []
     for low, high in pairwise(EDGES):

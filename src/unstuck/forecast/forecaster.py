@@ -123,6 +123,11 @@ class Forecaster:
             return replace(said, outcome=Outcome.TOO_EARLY, notes=notes)
         return self._stated(said, evidence if measured >= usable_from else None)
 
+    def from_evidence(self, evidence: Evidence) -> Forecast:
+        """From what a curve has of one kind of evidence, at its last row."""
+        kind, now = evidence.kind, float(evidence.steps[-1])
+        return self._stated(Forecast(Outcome.NO_SIGN, now, kind.name, kind.event, level=self.level), evidence)
+
     def _stated(self, said: Forecast, evidence: Evidence | None) -> Forecast:
         """The forecast of the model, or of a law, or of both."""
         model, now, notes = self.models.get(said.signal), said.now, said.notes

@@ -1,8 +1,8 @@
-"""The prior of a forecast: what a law of other runs predicts for this one."""
+"""The prior of a forecast: what a law of other runs predicts for this one's first exit from a plateau."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,14 @@ import pandas as pd
 
 from unstuck.config.load import own_class
 from unstuck.config.run import OptimSpec, TrainSpec
+from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.formula import parse
 from unstuck.laws.tables import at_threshold
 
 from ._old import old_names
+from .events import ExitRule
 
 FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
 DEFAULTS = {f.name: f.default for f in fields(OptimSpec) if f.name != "name"}
@@ -27,7 +29,7 @@ def runs_alike(table: pd.DataFrame, mine: Mapping[str, Any], formula: str) -> pd
     """The runs of a table that differ from a run only in what the formula names, at the same threshold."""
     defaults = _defaults(mine)
     mine = {**DEFAULTS, **mine}
-    for column in ({*mine, "schedule"} - set(_named(formula)) - WITHOUT_EFFECT) & set(table):
+    for column in ({*mine, "schedule"} - set(settings_named(formula)) - WITHOUT_EFFECT) & set(table):
         value = mine.get(column)
         missing = value is None or value == defaults.get(column)  # a run older than a setting has its default
         same = table[column].map(lambda other, value=value: bool(other == value)).astype(bool)
@@ -60,7 +62,7 @@ def differing(table: pd.DataFrame, formula: str) -> dict[str, list[Any]]:
     runs = table[table["status"].isin(["emerged", "censored"])]
     shown = {}
     for column in runs:
-        if column in WITHOUT_EFFECT | RESULTS | {*_named(formula)} or column.startswith("crossing_"):
+        if column in WITHOUT_EFFECT | RESULTS | {*settings_named(formula)} or column.startswith("crossing_"):
             continue
         filled = runs[column].fillna(DEFAULTS[column]) if column in DEFAULTS else runs[column]
         if len(set(filled.dropna().map(_shown))) > 1:
@@ -76,7 +78,7 @@ def differing(table: pd.DataFrame, formula: str) -> dict[str, list[Any]]:
     }
 
 
-def _named(formula: str) -> list[str]:
+def settings_named(formula: str) -> list[str]:
     """The settings of a formula; task.T and T are one."""
     return [c.rpartition(".")[2] for term in parse(formula) for c in term.columns]
 
@@ -102,28 +104,70 @@ def estimate(law: PowerLaw, error: float, sizes: Mapping[str, Any]) -> tuple[flo
     return float(found["plateau"]), max(spread, error) if found["beyond"] else spread, str(found["beyond"])
 
 
-def prior_of(mine: Mapping[str, Any], table: pd.DataFrame, formula: str | None) -> tuple[float, float, str]:
-    """What the law of those runs of a table that are like this one predicts for it, as `estimate` gives it."""
+@dataclass(frozen=True)
+class SizeLaw:
+    """A power law of runs alike, fitted by `fit`."""
+
+    law: PowerLaw
+    error: float  # of the law one doubling beyond its sizes, in logarithms
+    probability: float  # that such a run emerges: (emerged + 1) / (runs + 2), Laplace's rule of succession
+
+    @classmethod
+    def fit(cls, alike: pd.DataFrame, formula: str) -> "SizeLaw":
+        law = fit_power_law(alike, formula, offset="fit")
+        try:
+            error = extrapolation_error(alike, formula)
+        except BadInput:  # too few sizes to measure it
+            error = math.log(2)
+        ended = alike["status"].isin(["emerged", "censored"])
+        return cls(law, error, ((alike["status"] == "emerged").sum() + 1) / (ended.sum() + 2))
+
+    def predict(self, sizes: Mapping[str, Any]) -> tuple[float, float, float, str]:
+        """The step for a run of these sizes, the standard deviation of its logarithm, the probability that the run
+        emerges, and the terms that lie beyond the sizes it was fitted on."""
+        step, spread, beyond = estimate(self.law, self.error, sizes)
+        return step, spread, float(self.probability), beyond
+
+
+def first_exits(table: pd.DataFrame, curve_of: Callable[[str], Curve | None], rule: ExitRule) -> pd.DataFrame:
+    """A table of runs whose plateaus end where the loss first left a level, and not at a threshold of the task; a run
+    that has not is censored at its last step. Runs without a curve are left out."""
+    rows = []
+    for row in table[table["status"].isin(["emerged", "censored", "finished"])].to_dict("records"):
+        curve = curve_of(str(row["run_id"]))
+        if curve is not None and curve.loss_name is not None:
+            exits = rule.exits(curve)
+            end = exits[0] if exits else math.nan
+            status = "emerged" if exits else "censored"
+            rows.append({**row, "plateau_steps": end, "status": status, "steps": float(curve.steps.max())})
+    return pd.DataFrame(rows, columns=list(table))
+
+
+def prior_of(
+    mine: Mapping[str, Any],
+    table: pd.DataFrame,
+    formula: str | None,
+    curve_of: Callable[[str], Curve | None] | None = None,
+) -> tuple[float, float, float, str]:
+    """What the law of those runs of a table that are like this one predicts for it, as `SizeLaw.predict` gives it. With
+    their curves, by run id, it is a law of first exits; without, of the column `plateau_steps`."""
     formula = formula or FORMULAS.get(str(mine.get("task")))
     if formula is None:
         raise BadInput("--formula", "missing", f"given for the task {mine.get('task')!r}, such as 'T + d'")
-    lacks = sorted(set(_named(formula)) - set(mine))
+    lacks = sorted(set(settings_named(formula)) - set(mine))
     if lacks:
         raise BadInput("--formula", formula, f"made of settings of this run, which has no {', '.join(lacks)}")
     alike = runs_alike(table, mine, formula)
-    known = [*dict.fromkeys(_named(formula)), "seed"]
+    known = [*dict.fromkeys(settings_named(formula)), "seed"]
     if {*known} <= {*alike} and "seed" in mine:  # without this very run, under whatever name
         alike = alike[~(alike[known] == [mine[c] for c in known]).all(axis=1)]
+    if curve_of is not None:
+        alike = first_exits(alike, curve_of, ExitRule())
     terms = len(parse(formula))
     if (alike["status"] == "emerged").sum() <= terms + 1:
         differ = f"{terms + 2} runs or more that emerged and differ from this one in {formula} and seed only"
         raise BadInput("--law", f"a store with {(alike['status'] == 'emerged').sum()} of them", differ)
-    law = fit_power_law(alike, formula, offset="fit")
-    try:
-        error = extrapolation_error(alike, formula)
-    except BadInput:  # too few sizes to measure it
-        error = math.log(2)
-    return estimate(law, error, mine)
+    return SizeLaw.fit(alike, formula).predict(mine)
 
 
 __getattr__ = old_names(__name__, {"opinion": estimate})

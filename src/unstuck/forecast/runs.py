@@ -21,6 +21,7 @@ STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32,
 SIZES = ("T", "d", "B", "p", "tokens", "pairs", "context", "burst", "vocabulary")
 CONTROL, DRIFT = "negative control", "drift"  # families of runs that cannot emerge, and of heads that only drift
 NEVER = (CONTROL, DRIFT)
+STANDARD_RULE = ExitRule()
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ def _measured(directory: RunDirectory) -> MeasuredRun | None:
     return MeasuredRun(directory.path.name, ", ".join(parts), settings, curve)
 
 
+def is_fitted_on(run: MeasuredRun) -> bool:
+    """Are models fitted on it? Runs with SGD have few rows, and in Markov chains the relevant tokens change."""
+    return run.settings.get("optim") != "sgd" and not run.family.startswith("markov")
+
+
 def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:
     """Runs that cannot emerge, of the table that tools/negative_controls.py writes."""
     for (kind, seed), rows in table.groupby(["kind", "seed"]):
@@ -96,27 +102,27 @@ def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
         yield MeasuredRun(f"{DRIFT} {seed}.{i}", DRIFT, {"seed": i}, Curve.from_rows(columns))
 
 
-def moments(run: MeasuredRun, kind: Kind) -> Iterator[Moment]:
+def moments(run: MeasuredRun, kind: Kind, rule: ExitRule = STANDARD_RULE) -> Iterator[Moment]:
     """The moments at which a run is forecast: rows of this kind past the steps 60 * 1.15^k at which the event lies
     ahead, with measurements from a third of the step on."""
     evidence = Evidence.of(run.curve, kind)
-    ahead, next_step = dict(_waiting(run.curve, kind.event)), float(FIRST_STEP)
+    ahead, next_step = dict(_waiting(run.curve, kind.event, rule)), float(FIRST_STEP)
     for step in evidence.steps[evidence.steps >= HISTORY * evidence.steps[evidence.steps > 0].min(initial=np.inf)]:
         if step >= next_step and step in ahead:
             yield Moment(float(step), evidence.until(step), ahead[step])
             next_step = FIRST_STEP * STEP_RATIO ** (1 + math.floor(math.log(step / FIRST_STEP, STEP_RATIO)))
 
 
-def _waiting(curve: Curve, event: Event) -> list[tuple[float, float | None]]:
+def _waiting(curve: Curve, event: Event, rule: ExitRule) -> list[tuple[float, float | None]]:
     """The steps at which an event lies ahead, each with the step of the event."""
     if event is Event.CIRCUIT:
         formed = CircuitRule().formed(curve)
         return [(float(s), formed) for s in np.sort(curve.steps) if formed is None or s < formed]
     steps, losses = finite_loss(curve)
-    return [(float(steps[i]), left) for i, _, left in ExitRule().standing(steps, losses)]
+    return [(float(steps[i]), left) for i, _, left in rule.standing(steps, losses)]
 
 
-def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention") -> pd.DataFrame:
+def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention", rule: ExitRule = STANDARD_RULE) -> pd.DataFrame:
     """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run
     (infinite if it cannot emerge), and the features."""
     rows = []
@@ -125,7 +131,7 @@ def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention") -> pd.Da
             continue
         known: dict[str, Any] = {"run_id": run.run_id, "family": run.family, "size": run.size}
         known["last"] = math.inf if run.family in NEVER else float(run.curve.steps.max())
-        for step, evidence, event in moments(run, KINDS[kind]):
+        for step, evidence, event in moments(run, KINDS[kind], rule):
             found = dict(zip(NAMES, evidence.features, strict=True))
             rows.append({**known, "step": step, "event": math.nan if event is None else event, **found})
     return pd.DataFrame(rows)

@@ -1,0 +1,241 @@
+"""How good the answers of forecasters are: one vote a run, with intervals from resampled runs.
+
+| measure | of the answers of a run | over runs |
+|---|---|---|
+| error | median of exp abs log(stated / true) - 1, by the fraction that had truly elapsed | median |
+| error of all | the same, where silence counts as twice the present step | median |
+| pinball | mean pinball loss of the logarithm of the 10, 50 and 90% quantiles | mean |
+| coverage | share of events within the 80% interval, by the fraction that the answer states as elapsed | mean |
+| lead | part of the steps to an event that is left at the first alarm: `soon` above a half | median |
+| answered | share of the moments with an answer | mean |
+| stated, happened | probability of the event before twice the present step, and how often it came, in ten bins | mean |
+| alarm | is there an alarm at some time, in a run that cannot emerge? | mean |
+| end named | is there an answer at some time, in a run that cannot emerge? | mean |
+| too soon | share of intervals that ended before the last step, in a run stopped before an event | mean |
+| rank correlation | of the step stated at the first alarm and the first event, over runs of one setting | mean |
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from .fitting import EDGES
+
+Array = NDArray[np.float64]
+GROUPS = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(EDGES)]  # of fractions elapsed
+FROM = {"from 15%": 0.15, "from 30%": 0.3}
+BINS = 10  # of probabilities
+ALARM = 0.5  # probability
+RESAMPLES, SEED, LEVEL = 200, 0, 0.95  # of the bootstrap over runs
+LEAST_RUNS = 8  # of one setting, for a rank correlation
+ALL = "all"
+
+
+class Score(NamedTuple):
+    """One number about an entrant, with an interval over runs."""
+
+    entrant: str
+    group: str  # of runs
+    measure: str
+    part: str  # of the moments
+    value: float
+    low: float
+    high: float
+    runs: int
+
+
+def scores(answers: pd.DataFrame) -> pd.DataFrame:
+    """All scores of a table of `Benchmark.answers`, a row each. The group `all` has every run once."""
+    table = _with_errors(answers)
+    found = [_score(entrant, name, *rest) for (entrant, name), part in _parts(table) for rest in _measures(part)]
+    return pd.DataFrame([score for score in found if score.runs], columns=list(Score._fields))
+
+
+class Row:
+    """The scores of one entrant."""
+
+    def __init__(self, entrant: str, found: pd.DataFrame) -> None:
+        self.scores = found[found["entrant"] == entrant].set_index(["group", "measure", "part"])
+
+    def value(self, group: str, measure: str, part: str = ALL) -> float:
+        """NaN where there is none."""
+        place = (group, measure, part)
+        return float(self.scores.loc[place, "value"]) if place in self.scores.index else np.nan
+
+    def runs(self, group: str, measure: str, part: str = ALL) -> int:
+        """How many it rests on."""
+        place = (group, measure, part)
+        return int(self.scores.loc[place, "runs"]) if place in self.scores.index else 0
+
+    def shown(self, group: str, measure: str, part: str = ALL) -> str:
+        """A share or an error in per cent, with its interval."""
+        if np.isnan(self.value(group, measure, part)):
+            return "–"
+        value, low, high = self.scores.loc[(group, measure, part), ["value", "low", "high"]]
+        return f"{value:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+#: Of the leaderboard: heading, group of runs, measure, part of the moments.
+COLUMNS = (
+    ("regression: error from 15%", "regression", "error", "from 15%"),
+    ("from 30%", "regression", "error", "from 30%"),
+    ("80% interval holds", "regression", "coverage", ALL),
+    ("answered", "regression", "answered", "from 15%"),
+    ("recall: error from 30%", "recall", "error", "from 30%"),
+    ("interval holds", "recall", "coverage", ALL),
+    ("answers", "recall", "answered", "from 15%"),
+    ("lead", "regression", "lead", ALL),
+    ("alarms: cannot emerge", "negative control", "alarm", ALL),
+    ("alarms: drift", "drift", "alarm", ALL),
+)
+
+
+def leaderboard(found: pd.DataFrame) -> pd.DataFrame:
+    """The numbers that decide between entrants, in words."""
+    rows = []
+    for entrant in found["entrant"].unique():
+        if not entrant:
+            continue
+        mine = Row(entrant, found)
+        rows.append({"entrant": entrant} | {head: mine.shown(*place) for head, *place in COLUMNS})
+    return pd.DataFrame(rows)
+
+
+def _parts(table: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
+    yield from table.groupby(["entrant", "group"], sort=False)
+    once = table[table["group"] == table.groupby(["run_id", "entrant"])["group"].transform("first")]
+    for entrant, part in once.groupby("entrant", sort=False):
+        yield (entrant, ALL), part
+
+
+def _with_errors(answers: pd.DataFrame) -> pd.DataFrame:
+    """The table with what is scored, at each moment; NaN where it does not apply."""
+    step, event, median = (np.log(answers[c].to_numpy(dtype=float)) for c in ("step", "event", "median"))
+    twice = step + np.log(2)
+    low, high = (np.log(answers[c].fillna(answers["median"]).to_numpy(dtype=float)) for c in ("low", "high"))
+    happens = np.where(event <= twice, 1.0, 0.0)
+    unknown = np.isnan(event) & (np.log(answers["last"]) < twice)
+    stated_soon = answers["soon"].to_numpy(dtype=float)
+    alarm = np.where(np.isnan(stated_soon), median <= twice, stated_soon > ALARM)
+    inside = np.where(np.isnan(event + answers["low"]), np.nan, (low <= event) & (event <= high))
+    return answers.assign(
+        exit=_exits(answers),
+        error=np.abs(median - event),
+        error_of_all=np.abs(np.where(np.isnan(median), twice, median) - event),
+        pinball=np.mean([_pinball(event - x, q) for q, x in ((0.1, low), (0.5, median), (0.9, high))], axis=0),
+        elapsed=np.exp(step - event),
+        stated=np.exp(step - median),
+        inside=inside,
+        happens=np.where(unknown, np.nan, happens),
+        answered=np.where(np.isnan(event), np.nan, ~np.isnan(median)),
+        alarm=alarm.astype(float),
+        too_soon=np.where(np.isnan(event) & ~np.isnan(high), np.exp(high) < answers["last"], np.nan),
+    )
+
+
+def _exits(answers: pd.DataFrame) -> pd.Series:
+    """The number of the exit that lies ahead of each moment. The step of one and the same exit differs a little from
+    moment to moment, since it is found from the level at which the loss stood then."""
+    same_run = ["entrant", "group", "run_id"]
+    before = answers.groupby(same_run)["event"].shift()
+    return (answers["step"] > before).groupby([answers[name] for name in same_run]).cumsum()
+
+
+def _pinball(missed: Array, q: float) -> Array:
+    return np.maximum(q * missed, (q - 1) * missed)
+
+
+def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
+    """Measure, part of the moments, a value for each run, and how runs are put together."""
+    if np.isinf(part["last"]).all():  # runs that cannot emerge
+        yield "alarm", ALL, _by_run(part, part["alarm"], "max"), "mean"
+        yield "end named", ALL, _by_run(part, part["median"].notna().astype(float), "max"), "mean"
+        yield from _reliability(part)
+        return
+    for column, measure in (("error", "error"), ("error_of_all", "error of all")):
+        for name, which in _elapsed(part["elapsed"]):
+            yield measure, name, np.expm1(_by_run(part[which], part.loc[which, column], "median")), "median"
+    for column in ("answered", "pinball"):
+        for name, which in _elapsed(part["elapsed"]):
+            yield column, name, _by_run(part[which], part.loc[which, column], "mean"), "mean"
+    yield "coverage", ALL, _by_run(part, part["inside"], "mean"), "mean"
+    for name, which in _elapsed(part["stated"]):
+        yield "coverage", name, _by_run(part[which], part.loc[which, "inside"], "mean"), "mean"
+    yield "too soon", ALL, _by_run(part, part["too_soon"], "mean"), "mean"
+    yield "lead", ALL, _leads(part), "median"
+    yield from _reliability(part)
+    for i, ranks in enumerate(_ranks(part), 1):
+        yield "rank correlation", f"setting {i}", ranks, "correlation"
+
+
+def _elapsed(fraction: pd.Series) -> Iterator[tuple[str, pd.Series]]:
+    """The moments of each group of fractions elapsed, and from a fraction on."""
+    for name, (low, high) in zip(GROUPS, itertools.pairwise(EDGES), strict=True):
+        yield name, (fraction > low) & (fraction <= high)
+    for name, low in FROM.items():
+        yield name, (fraction > low) & (fraction <= 1)
+
+
+def _by_run(part: pd.DataFrame, values: pd.Series, how: str) -> Array:
+    return np.asarray(values.groupby(part["run_id"], sort=False).agg(how).dropna().to_numpy(dtype=float))
+
+
+def _first_alarms(part: pd.DataFrame) -> pd.DataFrame:
+    """The first alarm before each event of each run."""
+    return part[(part["alarm"] > 0) & part["event"].notna()].drop_duplicates(["run_id", "exit"])
+
+
+def _leads(part: pd.DataFrame) -> Array:
+    first = _first_alarms(part)
+    return _by_run(first, 1 - first["elapsed"], "mean")
+
+
+def _reliability(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
+    known = part.dropna(subset=["soon", "happens"])
+    bins = np.minimum((known["soon"] * BINS).astype(int), BINS - 1)
+    for i in range(BINS):
+        mine = known[bins == i]
+        name = f"{i / BINS:.0%}-{(i + 1) / BINS:.0%}"
+        yield "stated", name, _by_run(mine, mine["soon"], "mean"), "mean"
+        yield "happened", name, _by_run(mine, mine["happens"], "mean"), "mean"
+
+
+def _ranks(part: pd.DataFrame) -> Iterator[Array]:
+    """For each setting with enough runs: the step stated at the first alarm, and that of the first event, (2, runs)."""
+    first = _first_alarms(part).drop_duplicates("run_id")
+    first = first.assign(said=first["median"].fillna(first["step"]))
+    for _, rows in first.groupby("setting", sort=False):
+        if len(rows) >= LEAST_RUNS:
+            yield rows[["said", "event"]].to_numpy(dtype=float).T
+
+
+def _score(entrant: str, name: str, measure: str, part: str, values: Array, how: str) -> Score:
+    runs = values.shape[-1]
+    if not runs:
+        return Score(entrant, name, measure, part, np.nan, np.nan, np.nan, 0)
+    chosen = np.random.default_rng(SEED).integers(runs, size=(RESAMPLES, runs))
+    put_together = {"median": _median, "mean": _mean, "correlation": _correlation}[how]
+    value, again = put_together(values), put_together(values[..., chosen])
+    low, high = np.nanquantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if np.isfinite(again).any() else [np.nan] * 2
+    return Score(entrant, name, measure, part, float(value), float(low), float(high), runs)
+
+
+def _median(values: Array) -> Any:
+    return np.median(values, axis=-1)
+
+
+def _mean(values: Array) -> Any:
+    return np.mean(values, axis=-1)
+
+
+def _correlation(pairs: Array) -> Any:
+    """Spearman's, along the last axis; NaN where one of the two does not vary."""
+    ranks = rankdata(pairs, axis=-1)
+    said, true = ranks - ranks.mean(-1, keepdims=True)
+    size = np.sqrt((said**2).sum(-1) * (true**2).sum(-1))
+    return np.where(size > 0, (said * true).sum(-1) / np.where(size > 0, size, 1.0), np.nan)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import norm, truncnorm
 
+from unstuck.forecast import normal
 from unstuck.forecast.features import FAINT_GAIN, NAMES
 from unstuck.forecast.fitting import fit, log_likelihood
 from unstuck.forecast.model import Model, law, linear, quadratic, shipped
@@ -195,3 +197,10 @@ def test_the_terms_of_the_model():
     for gain in (0.05, 0.3, 1.0):
         x[NAMES.index("gain")] = math.log(gain + FAINT_GAIN)
         assert math.exp(-law(x)) == pytest.approx(math.erf(math.sqrt(gain)))  # fraction elapsed, by the progress law
+
+
+@given(st.floats(-1000, 40))
+def test_logarithms_of_the_normal_distribution_are_scipys(z):
+    assert normal.log_cdf(z) == pytest.approx(float(log_ndtr(z)), rel=1e-9, abs=1e-300)
+    y = -math.exp(min(abs(z), 12.0) * math.copysign(1, z))  # from -1.6e5 to -6e-6
+    assert normal.log_cdf_inverse(y) == pytest.approx(float(ndtri_exp(y)), rel=1e-9, abs=1e-9)

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, expit
 
 from .features import FAINT_GAIN, NAMES
 from .survival import Estimate
 
 Array = NDArray[np.float64]
 WIDEST = 4.0  # standard deviations from the mean at which a feature is cut off: beyond, a parabola would lead astray
+_erf = np.vectorize(math.erf, otypes=[float])
 SPREADS = (math.exp(-4.0), math.exp(1.5))  # of the logarithm of the step: 2% to a factor of 4.5
 LOGITS = 8.0  # largest logit of a probability: 0.9997
 
@@ -56,7 +56,7 @@ class Model:
         spread = float(np.exp(np.clip(linear(z) @ self.spread, *np.log(SPREADS))))
         stated = math.exp(-max(mean, 0.0))
         spread *= float(np.interp(stated, self.elapsed, self.factor))
-        probability = float(expit(np.clip(linear(z) @ self.cure, -LOGITS, LOGITS)))
+        probability = 1 / (1 + math.exp(-float(np.clip(linear(z) @ self.cure, -LOGITS, LOGITS))))
         return Estimate(math.log(now) + mean, spread, probability)
 
     def standardised(self, x: Array) -> Array:
@@ -79,7 +79,7 @@ class Model:
 def law(x: Array) -> Array:
     """log(end / now) by the progress law, for features along the last axis."""
     gain = np.exp(x[..., NAMES.index("gain")]) - FAINT_GAIN
-    return np.asarray(-np.log(erf(np.sqrt(np.maximum(gain, FAINT_GAIN)))))
+    return np.asarray(-np.log(_erf(np.sqrt(np.maximum(gain, FAINT_GAIN)))))
 
 
 def linear(z: Array) -> Array:

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logit, ndtr, ndtri_exp
+
+from .normal import cdf, log_cdf, log_cdf_inverse
 
 ALMOST = 1e-9  # probabilities are kept this far from 0 and 1, where their logarithms are still numbers
 LARGEST = 700.0  # logarithm of a step that is still a number; minus it stands for the logarithm of 0
@@ -23,11 +24,11 @@ class Estimate:
 
     def passed(self, step: float) -> float:
         """Probability that an event that happens has happened by a step."""
-        return float(ndtr((_log(step) - self.mean) / self.spread))
+        return cdf((_log(step) - self.mean) / self.spread)
 
     def not_yet(self, now: float) -> float:
         """The probability that the event happens at all, given that it has not by now."""
-        waiting = self.probability * float(ndtr((self.mean - _log(now)) / self.spread))
+        waiting = self.probability * cdf((self.mean - _log(now)) / self.spread)
         return waiting / (waiting + 1 - self.probability) if waiting else 0.0
 
     def after(self, now: float) -> "Survival":
@@ -54,8 +55,8 @@ class Survival:
         """
         if step <= self.now:
             return 0.0
-        later, left = (log_ndtr((self.mean - _log(x)) / self.spread) for x in (step, self.now))
-        return float(-self.probability * np.expm1(later - left))
+        later, left = (log_cdf((self.mean - _log(x)) / self.spread) for x in (step, self.now))
+        return -self.probability * math.expm1(later - left)
 
     @property
     def soon(self) -> float:
@@ -64,9 +65,9 @@ class Survival:
 
     def quantiles(self, *levels: float) -> list[float]:
         """Steps by which the event has happened with these probabilities, if it happens."""
-        left = log_ndtr((self.mean - _log(self.now)) / self.spread)
-        logs = self.mean - self.spread * ndtri_exp(left + np.log1p(-np.asarray(levels)))
-        return [max(self.now, math.exp(min(float(x), LARGEST))) for x in logs]
+        left = log_cdf((self.mean - _log(self.now)) / self.spread)
+        logs = [self.mean - self.spread * log_cdf_inverse(left + math.log1p(-q)) for q in levels]
+        return [max(self.now, math.exp(min(x, LARGEST))) for x in logs]
 
     @property
     def median(self) -> float:
@@ -92,5 +93,5 @@ def combine(signal: Estimate, law: Estimate, correlation: float, base: float) ->
     mean = float(weights @ [signal.mean, law.mean])
     parts = weights * spreads
     variance = (1 - correlation) * np.sum(parts**2) + correlation * np.sum(parts) ** 2
-    odds = logit(np.clip([signal.probability, law.probability, base], ALMOST, 1 - ALMOST))
-    return Estimate(mean, math.sqrt(variance), float(expit(odds[0] + odds[1] - odds[2])))
+    odds = [math.log(p / (1 - p)) for p in np.clip([signal.probability, law.probability, base], ALMOST, 1 - ALMOST)]
+    return Estimate(mean, math.sqrt(variance), 1 / (1 + math.exp(odds[2] - odds[0] - odds[1])))

@@ -244,7 +244,7 @@ def test_the_entropy_of_all_rows_gives_no_interval():
         by_law = Forecaster(prior=(4000, 0.2)).predict(curve)
         assert by_law.step is not None
     with refused("the curve", allowed=["readout_entropy_L_H"]):
-        Forecaster("entropy_drop").predict(curve)
+        Forecaster("entropy").predict(curve)
 
 
 def test_old_columns_of_a_watch_are_those_of_all_rows(tmp_path):

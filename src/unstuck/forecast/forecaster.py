@@ -109,7 +109,7 @@ class Forecaster:
         kind = self._choose(curve)
         last = float(curve.steps[-1])
         if kind is None:
-            return Forecast(Outcome.NO_SIGN, last, UNCALIBRATED, level=self.level)
+            return self._stated(Forecast(Outcome.NO_SIGN, last, UNCALIBRATED, level=self.level), None)
         rows = _checked(kind, curve)
         evidence = Evidence.of(curve, kind)
         measured = float(evidence.steps[-1])

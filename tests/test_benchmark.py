@@ -314,7 +314,8 @@ def test_the_forecaster_of_the_docs_enters_with_twenty_lines(small, capsys):
     assert mine.value("regression", "error", "from 30%") < 0.05  # these heads all obey one law
     twice = Row("twice elapsed", found)
     assert twice.value("drift", "alarm") == 1.0
-    assert mine.value("regression", "answered", "from 15%") > 0.5
+    assert mine.value("regression", "answered", "50-70%") == 0.0  # attention has doubled at erf(√log 2) = 76%
+    assert mine.value("regression", "answered", "70-100%") > 0.3
 
 
 def test_the_command_prints_a_row_for_each_entrant(small, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""The normal distribution and its logarithm far into the tails. SciPy's takes longer to import than a forecast takes."""
+"""The normal distribution and its logarithm far into the tails; SciPy takes longer to import than a forecast takes."""
 
 import math
 from statistics import NormalDist

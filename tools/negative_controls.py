@@ -1,8 +1,9 @@
 """Runs that cannot emerge, for which the forecaster should predict no end: curves into results/negative_controls.csv.
 
 Their learning rate is 0, or their targets belong to another sequence, or their relevance feature is always off. They
-are trained for 1,200 steps at T = 32, d = 16, where the real task emerges within some 500. The rule was chosen with
-seeds below 10 in view; the ten runs with seeds from 10 on test it. Runs that the file has are not repeated.
+are trained for 1,200 steps at T = 32, d = 16, where the real task emerges within some 500. A hundred more are small
+Transformers on random tokens, watched for 300 steps, whose relevant tokens are named at random: with few tokens and
+little data, their attention drifts more. Runs that the file has are not repeated.
 """
 
 import sys
@@ -13,8 +14,10 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import nn
 
-from unstuck.columns import renamed
+from unstuck.attach import Watch
+from unstuck.columns import STEP, TEST_LOSS, renamed
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.models.transformer import Transformer
 from unstuck.runner.memory import keep_freed_memory
@@ -73,6 +76,31 @@ def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
     return Run(spec).advance().curve.to_frame().assign(kind=name, seed=seed)
 
 
+RANDOM, SEEDS = "random tokens", 100
+
+
+def random_tokens(seed: int, steps: int = 300) -> pd.DataFrame:
+    """The curve of a `Watch` on a model that nothing can be learnt with."""
+    torch.manual_seed(seed)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = nn.Sequential(nn.Embedding(32, 16), layer, nn.Linear(16, 32))
+    optimizer = torch.optim.Adam(model.parameters())
+    probe = torch.randint(32, (8, 12), generator=torch.Generator().manual_seed(seed))
+    targets = torch.zeros(8, 12, dtype=torch.bool)
+    targets[torch.arange(8), torch.randint(12, (8,))] = True
+    watch = Watch(model, probe, targets=targets, every=10)
+    for step in range(1, steps + 1):
+        batch = torch.randint(32, (16, 12))
+        loss = nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        watch(step, loss=loss)
+    table = watch.curve.to_frame().rename(columns={"loss": TEST_LOSS})
+    kept = [c for c in table if c in (STEP, TEST_LOSS) or c.startswith("attn_")]
+    return table[kept].assign(kind=RANDOM, seed=seed)
+
+
 def main() -> int:
     table = renamed(pd.read_csv(OUT), "run") if OUT.exists() else pd.DataFrame({"kind": [], "seed": []})
     there = set(zip(table["kind"], table["seed"], strict=True))
@@ -81,6 +109,9 @@ def main() -> int:
         for found in pool.map(curve, todo):
             table = pd.concat([table, found], ignore_index=True)
             table.to_csv(OUT, index=False, float_format="%.6g")
+    new = [random_tokens(seed) for seed in range(SEEDS) if (RANDOM, seed) not in there]
+    table = pd.concat([table, *new], ignore_index=True)
+    table.to_csv(OUT, index=False, float_format="%.6g")
     print(table.groupby(["kind", "seed"])["test_loss"].last())
     return 0
 

@@ -105,13 +105,13 @@ def test_a_law_is_made_of_runs_that_differ_in_its_sizes_only():
     scheduled["plateau_steps"] /= 3
     table = pd.concat([same, other, scheduled], ignore_index=True)
     mine = {"task": "single_location", "d": 16, "T": 32, "B": 1, "p": 0.0, "lr": 1e-4, "thresholds": [0.1]}
-    plateau, spread, beyond = prior_of(mine, table, None)
+    plateau, spread, _, beyond = prior_of(mine, table, None)
     assert plateau == pytest.approx(160 * 32**0.5, rel=0.01)
     assert beyond == ""
     far = prior_of(
         {**mine, "d": 128}, table.assign(plateau_steps=table["plateau_steps"] ** 1.01 + table["d"] ** 2), None
     )
-    assert far[2] == "d"
+    assert far[3] == "d"
     assert far[1] > 3 * spread  # as far off as it is one doubling beyond
     assert prior_of(mine, table, "task.d + task.T/B")[0] == pytest.approx(plateau)
     lists = table.assign(weights=[[] for _ in range(len(table))])

@@ -400,7 +400,7 @@ def test_every_outcome_has_the_same_keys_and_a_sentence():
     """A forecast in JSON: the keys of the contract, and those of earlier versions."""
     keys = {"outcome", "step", "interval", "probability", "event", "evidence", "calibration", "now", "signal", "sign"}
     keys |= {"elapsed", "level", "left", "over", "diverged", "tells_from", "formed", "seen", "refuted"}
-    keys |= {"since", "loss", "emerged", "head"}
+    keys |= {"since", "loss", "slope", "emerged", "head"}
     notes = Notes(usable_from=22.0, loss=LossNotes(3, 0.5, 1.0, 0.6))
     distribution = Survival(50.0, math.log(90), 0.1, 0.9)
     for outcome in Outcome:
@@ -492,8 +492,10 @@ def random_tokens(seed, steps=300):
     return watch.curve
 
 
-@pytest.mark.xfail(strict=True, reason="33 of 200 curves have an end at step 300 (the aim is none)")
-@pytest.mark.parametrize("curves", [5, pytest.param(200, marks=pytest.mark.slow)])
+NOT_MET = pytest.mark.xfail(strict=True, reason="14 of the first 60 curves have an end at some row; the aim is none")
+
+
+@pytest.mark.parametrize("curves", [5, pytest.param(200, marks=[pytest.mark.slow, NOT_MET])])
 def test_random_tokens_get_no_end(curves):
     """At the last step, and at each row before."""
     said = {}

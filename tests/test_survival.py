@@ -67,7 +67,7 @@ def test_the_interval_holds_its_share_by_integration():
 def test_what_has_not_come_is_less_likely_by_the_rule_of_bayes(now, share):
     estimate = Estimate(math.log(500), 0.3, share)
     waits = share * norm.sf(math.log(now), math.log(500), 0.3)
-    assert estimate.not_yet(now) == pytest.approx(waits / (waits + 1 - share) if waits else 0, abs=1e-9)
+    assert estimate.not_yet(now) == pytest.approx(waits / (waits + (1 - share)) if waits else 0, abs=1e-9)
     assert estimate.passed(now) == pytest.approx(norm.cdf(math.log(now), math.log(500), 0.3))
 
 

@@ -23,7 +23,7 @@ from unstuck.forecast.scoring import Row, scores
 from unstuck.forecast.survival import Survival
 
 OUT = ROOT / "results" / "forecast-sensitivity.csv"
-HORIZON = Forecaster().horizon
+HORIZON, CONFIDENCE = Forecaster().horizon, Forecaster().confidence
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Sensitivity:
         rows = []
         for row in table.itertuples(index=False):
             survival = Survival(row.step, np.log(row.step) + row.mean, row.spread, row.probability)
-            stated = survival.by(constants.horizon * row.step) > 0.5
+            stated = survival.by(constants.horizon * row.step) >= CONFIDENCE
             answer = (survival.median, *survival.interval(0.8)) if stated else (np.nan,) * 3
             rows.append((*answer, survival.soon))
         said = pd.DataFrame(rows, columns=["median", "low", "high", "soon"], index=table.index)

@@ -1,8 +1,8 @@
 """A forecast of the step at which an event comes, with an interval and a probability, while it lies ahead.
 
 The survival model (`model.py`) turns the movement of attention into the distribution of the step. A law of other runs,
-where there is one, is a second estimate of it. An end is stated if it is more likely than not before `horizon` times
-the present step.
+where there is one, is a second estimate of it. An end is stated if it comes, with a given probability, before a given
+multiple of the present step.
 """
 
 import math
@@ -41,8 +41,9 @@ class Forecaster:
 
     `signal` is one of `KINDS`, or `auto`: the best that the curve has the measures for. `prior` is the prediction of a
     law for this run: the step, the standard deviation of its logarithm, and, if known, the probability that such a run
-    emerges. `level` is the coverage of the interval. `horizon` is the present step times what an end must be likely to
-    come before, to be stated: at twice the value ends are stated earlier in the plateau, and more often falsely.
+    emerges. `level` is the coverage of the interval. An end is stated if it comes with probability `confidence` before
+    `horizon` times the present step. At twice the horizon, and at a lower confidence, ends are stated earlier in the
+    plateau, and more often falsely.
     `exit_rule` says when a loss stands and when it has left its level, `circuit_rule` when induction heads have formed.
     """
 
@@ -53,6 +54,7 @@ class Forecaster:
         level: float = 0.8,
         models: Mapping[str, Model] | None = None,
         horizon: float = 3.0,
+        confidence: float = 0.5,
         exit_rule: ExitRule | None = None,
         circuit_rule: CircuitRule | None = None,
     ) -> None:
@@ -62,6 +64,7 @@ class Forecaster:
         self.signal, self.prior = signal, None if prior is None else _law(prior)
         self.level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         self.horizon = real("horizon", horizon, 1.01, 1e6, "a number above 1")
+        self.confidence = real("confidence", confidence, 0.01, 0.9999, "a probability from 0.01 to 0.9999")
         self.models = shipped() if models is None else models
         self.exit_rule, self.circuit_rule = exit_rule or ExitRule(), circuit_rule or CircuitRule()
         self.rows: list[dict[str, float]] = []
@@ -149,13 +152,13 @@ class Forecaster:
             return said
         survival = used.after(now)
         said = replace(said, probability=survival.soon, distribution=survival)
-        if self._is_near(survival) or (law is not None and used.probability > 0.5):
+        if self._is_near(survival) or (law is not None and used.probability >= self.confidence):
             return replace(said, outcome=Outcome.EMERGES, step=survival.median)
         return replace(said, outcome=Outcome.NOT_SOON if survival.soon <= UNLIKELY else Outcome.NO_SIGN)
 
     def _is_near(self, survival: Survival) -> bool:
-        """Is the event more likely than not to come within the horizon?"""
-        return survival.by(self.horizon * survival.now) > 0.5
+        """Does the event come within the horizon, with the probability that is asked for?"""
+        return survival.by(self.horizon * survival.now) >= self.confidence
 
     def _if_come(self, said: Forecast, curve: Curve) -> Forecast | None:
         """The forecast of a run whose event has come, or whose loss has not stood at a level yet; None where the event

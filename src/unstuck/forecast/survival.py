@@ -29,7 +29,7 @@ class Estimate:
     def not_yet(self, now: float) -> float:
         """The probability that the event happens at all, given that it has not by now."""
         waiting = self.probability * cdf((self.mean - _log(now)) / self.spread)
-        return waiting / (waiting + 1 - self.probability) if waiting else 0.0
+        return waiting / (waiting + (1 - self.probability)) if waiting else 0.0
 
     def after(self, now: float) -> "Survival":
         """What it says of an event that has not happened by now, whose probability takes account of that already."""

@@ -239,8 +239,8 @@ def test_the_entropy_of_all_rows_gives_no_interval():
     for name, sign in (("readout_entropy", True), ("row_entropy", False)):
         curve = Curve.from_rows([{"step": s, f"{name}_0_0": x} for s, x in zip(steps, fall, strict=True)])
         said = Forecaster().predict(curve)
-        assert said.notes.signal_present == sign
-        assert (said.interval() is not None) == sign
+        assert (said.notes.calibrated_on is not None) == sign
+        assert (said.probability is not None) == sign
         by_law = Forecaster(prior=(4000, 0.2)).predict(curve)
         assert by_law.step is not None
     with refused("the curve", allowed=["readout_entropy_L_H"]):

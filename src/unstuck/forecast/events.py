@@ -19,6 +19,7 @@ from unstuck.curve import Curve
 
 Array = NDArray[np.float64]
 STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
+ROUNDING = 1e-9  # by which the step of a row may lie off a fraction of the present one, relative to it
 MEDIAN_ROWS = 3  # whose median is the present value: one row may be chance
 MOST_ROWS = 1000  # of a loss at which it is asked whether it stands, for speed
 
@@ -131,8 +132,8 @@ def finite_loss(curve: Curve) -> tuple[Array, Array]:
 
 def _between(steps: Array, low: float, high: float) -> slice:
     """The rows from one fraction of the present step to another."""
-    now = steps[-1]
-    return slice(int(np.searchsorted(steps, low * now)), int(np.searchsorted(steps, high * now, side="right")))
+    first, last = (share * steps[-1] * (1 + side * ROUNDING) for share, side in ((low, -1), (high, 1)))
+    return slice(int(np.searchsorted(steps, first)), int(np.searchsorted(steps, last, side="right")))
 
 
 def _noise(losses: Array) -> float:

@@ -24,6 +24,7 @@ Values = NDArray[np.float64]
 MIN_ROWS = ENOUGH_ROWS  # of a loss that is judged
 RECENT_ROWS = 3  # whose median is the present loss: one row may be chance
 STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
+TINY = 1e-290  # loss below which slopes over the loss would overflow
 WINDOWS = (4 / 3, 2, 4, 8, 16)  # present step over the first step of a window
 
 
@@ -131,7 +132,8 @@ class PlateauTest:
             below = (recent < low) & (values < low)
             if recent[-1] < low[-1] and below[trend.start :].any():
                 start = self.since(at[:end], values[:end], trend)
-                return start, int(trend.start + np.argmax(below[trend.start :]))
+                stays = int(np.flatnonzero(recent >= low)[-1]) + 1 if (recent >= low).any() else 0
+                return start, max(trend.start, stays + int(np.argmax(values[stays:] < low[stays:])))
         return None
 
     def _ends(self, at: Values) -> list[int]:
@@ -180,7 +182,7 @@ def _slope(x: Values, y: Values, z: float, points: int) -> Trend:
         return Trend(level=level)
     slope = float(np.median(slopes))
     outside = math.floor((len(slopes) - z * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)) / 2)  # of Kendall's statistic
-    scale = abs(level) or 1.0
+    scale = max(abs(level), TINY) if level else 1.0
     if outside < 0:
         return Trend(slope / scale, level=level)
     wider = math.sqrt(_inflation(x, y))

@@ -128,7 +128,7 @@ def in_context_gain(steps: Array, scores: Array) -> Array:
 
     Examples:
         >>> in_context_gain(np.array([0.0, 10.0, 12.0, 20.0]), np.array([0.1, 0.1, 0.3, 0.5])).round(3).tolist()
-        [0.0, 0.0, 0.1, 0.3]
+        [0.0, 0.0, 0.1, 0.4]
     """
     recent = (steps[None] <= steps[:, None]) & (steps[None] >= steps[:, None] / RECENT)
     return recent @ scores / recent.sum(1) - scores[0]

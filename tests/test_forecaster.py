@@ -166,7 +166,9 @@ def test_attention_that_was_measured_long_ago_is_noted(later, expected_divergenc
 
 def test_a_kind_that_nothing_was_fitted_on_has_no_forecast():
     curve = by_the_law(1000, upto=0.6, loss=1.0)
-    found = Forecaster(models={}).predict(curve)
+    by_loss = Forecaster(models={}).predict(curve)
+    assert (by_loss.outcome, by_loss.signal) == (Outcome.PLATEAU, "loss")
+    found = Forecaster("attention", models={}).predict(curve)
     assert (found.outcome, found.probability, found.notes.calibrated_on) == (Outcome.NO_SIGN, None, None)
     rows = pd.DataFrame({"step": curve["step"], "row_entropy_0_0": 0.9})
     alone = Forecaster().predict(rows)
@@ -310,7 +312,8 @@ def test_copying_that_is_logged_in_other_rows_does_not_hide_attention():
 
 def test_induction_heads_have_formed_where_their_score_says_so():
     scored = by_the_law(1000, upto=0.6).rename(columns=lambda c: c.replace("attn", "induction")).assign(loss=1.0)
-    found = Forecaster().predict(scored)
+    assert Forecaster().predict(scored).signal == "loss"  # no runs were fitted on the scores
+    found = Forecaster("induction").predict(scored)
     assert (found.signal, found.event) == ("induction", Event.CIRCUIT)
     formed = pd.concat([scored, scored.tail(1).assign(step=700.0, induction_1_0=0.6)])
     said = Forecaster().predict(formed)

@@ -92,7 +92,10 @@ class Forecaster:
         if self.signal == "auto" and curve.loss_name is not None and not available(curve):
             return from_loss(curve)
         said = self.from_attention(curve)
-        return if_diverged(said, curve) or self._if_come(said, curve) or said
+        if found := if_diverged(said, curve) or self._if_come(said, curve):
+            return found
+        unfitted = said.outcome is Outcome.NO_SIGN and said.probability is None  # as heads of language models yet
+        return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
 
     def told(self, curve: Curve | pd.DataFrame) -> Forecast:
         """The old name of `predict`."""

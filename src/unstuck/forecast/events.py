@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 
+from .plateau import RECENT_ROWS, STD_PER_MAD
+
 Array = NDArray[np.float64]
-STD_PER_MAD = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
 ROUNDING = 1e-9  # by which the step of a row may lie off a fraction of the present one, relative to it
-MEDIAN_ROWS = 3  # whose median is the present value: one row may be chance
 MOST_ROWS = 1000  # of a loss at which it is asked whether it stands, for speed
 
 
@@ -66,7 +66,7 @@ class ExitRule:
         first, second, last = (losses[_between(steps, *part)] for part in ((0.5, 0.75), (0.75, 1.0), RECENT))
         value, noise = float(np.median(last)), _noise(np.concatenate([first, second]))
         fall = max(self.fall * abs(value), self.noises * noise)
-        recent = float(np.median(losses[-MEDIAN_ROWS:]))
+        recent = float(np.median(losses[-RECENT_ROWS:]))
         if np.median(first) - np.median(second) > fall / 2 or recent < value - fall / 2:
             return None
         return Level(value, noise, value - fall)
@@ -120,7 +120,7 @@ def can_tell(steps: Array) -> bool:
     if not len(steps):
         return False
     first, last = (part.stop - part.start for part in (_between(steps, 0.5, 0.75), _between(steps, *RECENT)))
-    return first >= MEDIAN_ROWS - 1 and last >= MEDIAN_ROWS
+    return first >= RECENT_ROWS - 1 and last >= RECENT_ROWS
 
 
 def finite_loss(curve: Curve) -> tuple[Array, Array]:
@@ -144,7 +144,7 @@ def _noise(losses: Array) -> float:
 
 def _crossing(steps: Array, losses: Array, threshold: float, after: float, last: int) -> float:
     """Where the loss first passes the threshold, among the rows whose median is below it."""
-    rows = [i for i in range(max(0, last - MEDIAN_ROWS + 1), last + 1) if steps[i] > after and losses[i] < threshold]
+    rows = [i for i in range(max(0, last - RECENT_ROWS + 1), last + 1) if steps[i] > after and losses[i] < threshold]
     i = rows[0] if rows else last
     before = losses[i - 1]
     if before <= threshold:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 
-from .events import MEDIAN_ROWS, Event, finite_loss
+from .events import Event, finite_loss
+from .plateau import RECENT_ROWS
 
 Array = NDArray[np.float64]
 FAINT = 0.1  # fraction of the heads' mean attention at the start below which attention counts as none
@@ -144,9 +145,9 @@ class Evidence:
         """By how much what defines the event was more at two earlier steps; 0 where it is not recorded."""
         if not len(self.own_steps):
             return 0.0, 0.0
-        now = np.median(self.own[-MEDIAN_ROWS:])
+        now = np.median(self.own[-RECENT_ROWS:])
         ends = [row_at(self.own_steps, self.own_steps[-1] / past) + 1 for past in (PAST[1], PAST[0])]
-        return [float(np.median(self.own[max(0, end - MEDIAN_ROWS) : end]) - now) for end in ends]
+        return [float(np.median(self.own[max(0, end - RECENT_ROWS) : end]) - now) for end in ends]
 
 
 def _log(gain: float) -> float:

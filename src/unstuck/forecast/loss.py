@@ -9,11 +9,9 @@ import numpy as np
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
-from .events import Event
+from .events import Event, ExitRule, finite_loss
 from .outcome import Forecast, LossNotes, Notes, Outcome
 from .plateau import RECENT_ROWS, PlateauTest, Trend, divergence
-
-SOLVED = 0.2  # fraction of its plateau at which a loss that is at rest has left it, and is not on the next one
 
 
 def diverged(curve: Curve, column: str) -> str | None:
@@ -35,7 +33,7 @@ def from_loss(curve: Curve, test: PlateauTest = PlateauTest()) -> Forecast:
     if column is None or not len(curve):
         raise BadInput("the curve", ", ".join(curve.columns) or "empty", "one with rows and a loss")
     curve = curve.sorted()
-    steps, losses = _finite(curve, column)
+    steps, losses = (values.tolist() for values in finite_loss(curve))
     trend = test.trend(steps, losses)
     left = _left(test, steps, losses, trend)
     seen = LossNotes(len(losses), losses[-1] if losses else None)
@@ -64,13 +62,7 @@ def _left(test: PlateauTest, steps: list[float], losses: list[float], trend: Tre
     if left is None or not trend.is_flat or test.since(steps, losses, trend) < left[1]:
         return left
     level = median(losses[left[0] : left[1]])
-    return left if 0 <= median(losses[-RECENT_ROWS:]) <= SOLVED * level else None
-
-
-def _finite(curve: Curve, column: str) -> tuple[list[float], list[float]]:
-    """Steps and values of the rows with a finite loss."""
-    there = np.isfinite(curve.values(column))
-    return curve.steps[there].tolist(), curve.values(column)[there].tolist()
+    return left if 0 <= median(losses[-RECENT_ROWS:]) <= ExitRule.done * level else None
 
 
 def if_diverged(said: Forecast, curve: Curve) -> Forecast | None:

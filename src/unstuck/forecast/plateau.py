@@ -132,8 +132,11 @@ class PlateauTest:
             below = (recent < low) & (values < low)
             if recent[-1] < low[-1] and below[trend.start :].any():
                 start = self.since(at[:end], values[:end], trend)
-                stays = int(np.flatnonzero(recent >= low)[-1]) + 1 if (recent >= low).any() else 0
-                return start, max(trend.start, stays + int(np.argmax(values[stays:] < low[stays:])))
+                lasting = np.lib.stride_tricks.sliding_window_view(
+                    np.pad(below, (0, RECENT_ROWS - 1), mode="edge"), RECENT_ROWS
+                ).all(axis=1)
+                fell = lasting if lasting[trend.start :].any() else below  # a lone row may be chance
+                return start, int(trend.start + np.argmax(fell[trend.start :]))
         return None
 
     def _ends(self, at: Values) -> list[int]:

@@ -132,9 +132,10 @@ class PlateauTest:
             below = (recent < low) & (values < low)
             if recent[-1] < low[-1] and below[trend.start :].any():
                 start = self.since(at[:end], values[:end], trend)
-                lasting = np.lib.stride_tricks.sliding_window_view(
-                    np.pad(below, (0, RECENT_ROWS - 1), mode="edge"), RECENT_ROWS
-                ).all(axis=1)
+                rows = np.lib.stride_tricks.sliding_window_view(
+                    np.pad(below, (0, RECENT_ROWS - 1), "edge"), RECENT_ROWS
+                )
+                lasting = np.asarray(rows.all(axis=1))
                 fell = lasting if lasting[trend.start :].any() else below  # a lone row may be chance
                 return start, int(trend.start + np.argmax(fell[trend.start :]))
         return None

@@ -1,5 +1,6 @@
 """Measures of attention against loops over sequences, heads, rows and columns."""
 
+import itertools
 import math
 
 import numpy as np
@@ -17,6 +18,7 @@ from unstuck.probes.attention import (
     induction_score,
     readout_entropy,
     row_entropy,
+    selectivity,
     without_sink,
 )
 from unstuck.training.loop import Run
@@ -51,6 +53,34 @@ def test_attention_to_tokens_and_along_links(size):
         starts = [(b, r) for b in range(n) for r in range(columns) if mask[b, r].any()]
         along = [sum(weights[b, h, r, t].item() for t in range(columns) if mask[b, r, t]) for b, r in starts]
         assert attention_along(weights, mask)[h].item() == pytest.approx(np.mean(along), abs=1e-5)
+
+
+@given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 1000), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_selectivity_is_the_z_among_all_assignments_of_targets(n, columns, seed, links):
+    """All n! assignments, one by one; a head that prefers a position or a sequence gains nothing by it."""
+    weights, mask = drawn((n, 2, columns, seed))
+    if links:  # every row has a target in every sequence
+        mask[..., 0] |= ~mask.any(-1)
+    else:
+        weights, mask = weights[:, :, -1], mask[:, -1]
+    given = [[(weights[i] * mask[j]).flatten(1).sum(1) for j in range(n)] for i in range(n)]
+    total = torch.stack([sum(given[i][j] for i, j in enumerate(order)) for order in itertools.permutations(range(n))])
+    spread = total.std(0, correction=0)
+    for head, z in enumerate(selectivity(weights, mask).tolist()):
+        if spread[head] < 1e-6 or math.isnan(z):
+            assert spread[head] < 1e-5
+        else:
+            assert z == pytest.approx(((total[0] - total.mean(0)) / spread)[head].item(), rel=1e-2, abs=1e-2)
+
+
+def test_selectivity_is_not_defined_where_targets_are_the_same_or_start_elsewhere():
+    weights, _ = drawn((4, 2, 6, 0))
+    same = torch.zeros(4, 6, dtype=torch.bool)
+    same[:, 2] = True
+    copying = torch.diag_embed(torch.eye(4, 5, dtype=torch.bool), offset=-1)  # from another row in each sequence
+    for seen, mask in ((weights[:, :, -1], same), (weights, copying), (weights[:1, :, -1], same[:1])):
+        assert all(map(math.isnan, selectivity(seen, mask).tolist()))
 
 
 def test_tokens_that_nobody_names_get_no_attention():
@@ -130,7 +160,7 @@ def test_the_loop_and_a_watch_measure_the_same(preset):
     watch = Watch(run.model, part.inputs, targets=targets, attention=lambda model, inputs: model.attention(inputs))
     theirs = watch.look(0)
     shared = {c for c in ours if c in theirs}
-    assert {c.rsplit("_", 2)[0] for c in shared} == {"attn", "row_entropy", *(["copy"] if links else [])}
+    assert {c.rsplit("_", 2)[0] for c in shared} == {"attn", "selectivity", "row_entropy", *(["copy"] if links else [])}
     for column in shared:
         assert theirs[column] == pytest.approx(ours[column], rel=1e-4), column
-    assert {c.rsplit("_", 2)[0] for c in ours} - {"attn", "row_entropy", "copy"} == {"readout_entropy"}
+    assert {c.rsplit("_", 2)[0] for c in ours} - {"attn", "selectivity", "row_entropy", "copy"} == {"readout_entropy"}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from unstuck.attach import Watch
-from unstuck.columns import STEP, TEST_LOSS, renamed
+from unstuck.columns import STEP, TEST_LOSS, place, renamed
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
 from unstuck.models.transformer import Transformer
 from unstuck.runner.memory import keep_freed_memory
@@ -97,7 +97,7 @@ def random_tokens(seed: int, steps: int = 300) -> pd.DataFrame:
         optimizer.step()
         watch(step, loss=loss)
     table = watch.curve.to_frame().rename(columns={"loss": TEST_LOSS})
-    kept = [c for c in table if c in (STEP, TEST_LOSS) or c.startswith("attn_")]
+    kept = [c for c in table if c in (STEP, TEST_LOSS) or ((at := place(c)) and at[0] in ("attention", "selectivity"))]
     return table[kept].assign(kind=RANDOM, seed=seed)
 
 

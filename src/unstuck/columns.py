@@ -37,6 +37,7 @@ RUNGS = "kl_1, kl_2, ..."  # as a message asks for them
 MEASURES = {
     "attention": "attn",  # from the read-out position, or from all questions of a sequence, to the relevant tokens
     "copying": "copy",  # from a value to its key
+    "selectivity": "selectivity",  # attention to the relevant tokens, in standard deviations above chance
     "induction": "induction",  # to the token that came after the same token the last time
     "previous_token": "previous_token",  # to the token before
     "duplicate_token": "duplicate_token",  # to the same token, the last time
@@ -67,6 +68,11 @@ def head_columns(measure: str, layer: int, values: Iterable[float]) -> Row:
     """
     prefix = MEASURES.get(measure, measure)
     return {f"{prefix}_{layer}_{head}": float(value) for head, value in enumerate(values)}
+
+
+def selectivity_columns(layer: int, values: Iterable[float]) -> Row:
+    """How far the attention of each head of a layer lies above chance; none for a head of which that is not defined."""
+    return {name: z for name, z in head_columns("selectivity", layer, values).items() if z == z}
 
 
 def at_readout(measure: str) -> str:

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
-from unstuck.columns import STEP, TEST_LOSS, TRAIN_LOSS, Row, head_columns, place
+from unstuck.columns import MEASURES, STEP, TEST_LOSS, TRAIN_LOSS, Row, head_columns, place, selectivity_columns
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast import Forecast, Forecaster
-from unstuck.probes.attention import attention_along, attention_to, distance, row_entropy, without_sink
+from unstuck.probes.attention import attention_along, attention_to, distance, row_entropy, selectivity, without_sink
 from unstuck.probes.induction import head_scores, previous_token
 from unstuck.scalars import is_whole, measure
 from unstuck.store.store import RunDirectory
@@ -316,8 +316,10 @@ def _measured(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> Row
         if len(target) not in (1, len(w)) or target.shape[1:] not in (w.shape[-1:], w.shape[-2:]):
             continue
         mask = target.to(w.device).expand(len(w), *target.shape[1:])
-        along = attention_to(w[:, :, -1], mask) if mask.dim() == 2 else attention_along(w, mask)
-        out |= _named(name, layer, along)
+        seen = w[:, :, -1] if mask.dim() == 2 else w
+        out |= _named(name, layer, attention_to(seen, mask) if mask.dim() == 2 else attention_along(seen, mask))
+        if name == MEASURES["attention"]:
+            out |= selectivity_columns(layer, selectivity(seen, mask).tolist())
     return out
 
 

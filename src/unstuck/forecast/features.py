@@ -5,6 +5,7 @@ such a gain now or at a fraction of the present step, of the best head, the seco
 a trend of the loss. None depends on the unit of steps, the number of heads or the length of the context.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 
 from .events import Event, finite_loss
+from .normal import cdf
 from .plateau import RECENT_ROWS
 
 Array = NDArray[np.float64]
@@ -95,18 +97,22 @@ class Evidence:
     present: list[Array]  # of each measure, (rows, heads)
     own_steps: Array  # of what the event is defined by: the logarithm of the loss, or the copying advantage
     own: Array
+    selectivity: Array  # of each head's first measure above chance, (rows, heads); NaN where it is not measured
 
     @classmethod
     def of(cls, curve: Curve, kind: Kind) -> "Evidence":
         rows = kind.rows(curve)
         present = [rows.flat(measure) for measure in kind.measures if measure in rows.measures]
-        return cls(kind, rows.steps, present, *(_advantage if kind.event is Event.CIRCUIT else _log_loss)(curve))
+        own = (_advantage if kind.event is Event.CIRCUIT else _log_loss)(curve)
+        return cls(kind, rows.steps, present, *own, _selectivity(curve, rows, kind))
 
     def until(self, step: float) -> "Evidence":
         """What was known at a step."""
         rows, own = self.steps <= step, self.own_steps <= step
         present = [values[rows] for values in self.present]
-        return Evidence(self.kind, self.steps[rows], present, self.own_steps[own], self.own[own])
+        return Evidence(
+            self.kind, self.steps[rows], present, self.own_steps[own], self.own[own], self.selectivity[rows]
+        )
 
     @property
     def features(self) -> Array:
@@ -141,6 +147,15 @@ class Evidence:
         lead = int(np.argmax([m.max() for m in moved]))
         return self.kind.measures[lead], int(moved[lead].argmax())
 
+    @property
+    def chance(self) -> float | None:
+        """The probability that the head that moved most attends to the targets as much as it does if heads know nothing
+        of them: the upper tail of its selectivity, times the number of heads it is chosen from. None where that is not
+        measured."""
+        measure, head = self.best_head
+        z = self.selectivity[-1, head] if measure == self.kind.measures[0] else math.nan
+        return None if math.isnan(z) else min(1.0, self.selectivity.shape[1] * cdf(-z))
+
     def _trends(self) -> Sequence[float]:
         """By how much what defines the event was more at two earlier steps; 0 where it is not recorded."""
         if not len(self.own_steps):
@@ -148,6 +163,20 @@ class Evidence:
         now = np.median(self.own[-RECENT_ROWS:])
         ends = [row_at(self.own_steps, self.own_steps[-1] / past) + 1 for past in (PAST[1], PAST[0])]
         return [float(np.median(self.own[max(0, end - RECENT_ROWS) : end]) - now) for end in ends]
+
+
+def _selectivity(curve: Curve, rows: Curve, kind: Kind) -> Array:
+    """The selectivity of the heads of a kind, at its rows."""
+    places = rows.head_places(kind.measures[0]) if len(rows) else []
+    found = np.full((len(rows), len(places)), math.nan)
+    if kind.measures[0] != "attention" or "selectivity" not in curve.measures:
+        return found
+    curve = curve.sorted()
+    at, known = np.searchsorted(curve.steps, rows.steps), set(curve.head_places("selectivity"))
+    for i, place in enumerate(places):
+        if place in known:
+            found[:, i] = curve.head("selectivity", *place)[at]
+    return found
 
 
 def _log(gain: float) -> float:

@@ -43,7 +43,9 @@ class Forecaster:
     law for this run: the step, the standard deviation of its logarithm, and, if known, the probability that such a run
     emerges. `level` is the coverage of the interval. An end is stated if it comes with probability `confidence` before
     `horizon` times the present step. At twice the horizon, and at a lower confidence, ends are stated earlier in the
-    plateau, and more often falsely.
+    plateau, and more often falsely. It is not stated from attention that heads which know nothing of the targets would
+    show with a probability above `chance`, where a curve has the selectivity of its heads: ends are stated earlier at
+    twice the value, and falsely about twice as often in runs that cannot emerge.
     `exit_rule` says when a loss stands and when it has left its level, `circuit_rule` when induction heads have formed.
     """
 
@@ -55,6 +57,7 @@ class Forecaster:
         models: Mapping[str, Model] | None = None,
         horizon: float = 3.0,
         confidence: float = 0.5,
+        chance: float = 0.001,
         exit_rule: ExitRule | None = None,
         circuit_rule: CircuitRule | None = None,
     ) -> None:
@@ -65,6 +68,7 @@ class Forecaster:
         self.level = real("level", level, 0.01, 0.9999, "a number from 0.01 to 0.9999")
         self.horizon = real("horizon", horizon, 1.01, 1e6, "a number above 1")
         self.confidence = real("confidence", confidence, 0.01, 0.9999, "a probability from 0.01 to 0.9999")
+        self.chance = real("chance", chance, 0.0, 1.0, "a probability; with 1 every head counts")
         self.models = shipped() if models is None else models
         self.exit_rule, self.circuit_rule = exit_rule or ExitRule(), circuit_rule or CircuitRule()
         self.rows: list[dict[str, float]] = []
@@ -94,7 +98,7 @@ class Forecaster:
         said = self.from_attention(curve)
         if found := if_diverged(said, curve) or self._if_come(said, curve):
             return found
-        unfitted = said.outcome is Outcome.NO_SIGN and said.probability is None  # as heads of language models yet
+        unfitted = said.outcome is Outcome.NO_SIGN and said.notes.calibrated_on is None  # as heads of language models
         return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
 
     def told(self, curve: Curve | pd.DataFrame) -> Forecast:
@@ -144,6 +148,8 @@ class Forecaster:
             present = self._is_near(own.after(now))
             calibrated_on = (model.kind, model.runs, model.digest)
             notes = replace(notes, signal_present=present, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
+            if present and (chance := evidence.chance) is not None and chance > self.chance:
+                own, notes = None, replace(notes, signal_present=False, chance=chance)
         if self.prior is not None and self.prior.passed(now) > REFUTED:
             notes = replace(notes, refuted_law=math.exp(self.prior.mean))
         elif self.prior is not None:

@@ -50,6 +50,7 @@ class Notes:
     calibrated_on: tuple[str, int, str] | None = None  # kind of evidence, number of runs, digest of the fitted model
     unlike: bool = False  # the run is unlike those that the model was fitted on: the interval's coverage is unknown
     head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
+    chance: float | None = None  # probability of such attention without knowledge of the targets, if that is too high
     no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
@@ -193,8 +194,11 @@ def _no_sign(f: Forecast) -> str:
     if f.signal == UNCALIBRATED:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
         return f"no forecast at step {f.now:,.0f}: {why}"
-    chance = "" if f.probability is None else f"; before twice that step it comes with probability {f.probability:.0%}"
-    return f"no believable end at step {f.now:,.0f}{chance} (signal: {f.signal})"
+    why = "" if f.probability is None else f"; before twice that step it comes with probability {f.probability:.0%}"
+    if f.notes.chance is not None:
+        why = f": heads that ignore the targets show such attention with probability {f.notes.chance:.2g}"
+        why += ", more sequences in the probe tell sooner"
+    return f"no believable end at step {f.now:,.0f}{why} (signal: {f.signal})"
 
 
 def _not_soon(f: Forecast) -> str:

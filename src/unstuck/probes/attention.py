@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor
 
+ROUNDING = 1e-6  # relative, of sums in single precision: what differs by less is equal
+
 
 def attention_to(readout: Tensor, targets: Tensor) -> Tensor:
     """Attention from the read-out position, (n, heads, columns), to all targets of a sequence together, (n, columns);
@@ -21,6 +23,31 @@ def attention_along(weights: Tensor, link: Tensor) -> Tensor:
     """Attention along links between positions, (n, rows, columns), over the rows from which a link starts: copying,
     from a value to its key; attention to a group of positions."""
     return (weights * link[:, None]).sum((0, 2, 3)) / link.any(-1).sum()
+
+
+def selectivity(weights: Tensor, targets: Tensor) -> Tensor:
+    """How many standard deviations the attention to the targets lies above what chance gives: the z of a permutation
+    test in which every sequence gets the targets of another one.
+
+    Weights are (n, heads, columns) with targets (n, columns), or (n, heads, rows, columns) with targets (n, rows,
+    columns). If heads know nothing of the targets, all assignments of targets to sequences are alike. Mean and variance
+    over all of them have a closed form (Hoeffding 1951); a preference for positions or for sequences cancels. NaN where
+    there is no other assignment to compare with: where all sequences have the same targets, or attend to them from
+    different rows, and in a single sequence.
+
+    Examples:
+        >>> targets = torch.eye(5, dtype=torch.bool)  # a position of its own in each of five sequences
+        >>> selectivity(targets.float()[:, None], targets).tolist()  # a head that attends to nothing else
+        [4.0]
+    """
+    if targets.dim() == 3 and (targets.any(-1) != targets[:1].any(-1)).any():
+        return torch.full_like(weights[0, :, 0, 0], math.nan)
+    given = weights.float().transpose(0, 1).flatten(2) @ targets.flatten(1).float().T  # (heads, n, whose targets)
+    beyond = given - given.mean(1, keepdim=True)
+    beyond = beyond - beyond.mean(2, keepdim=True)
+    found = beyond.diagonal(dim1=1, dim2=2).sum(-1) / (beyond.square().sum((1, 2)) / (len(targets) - 1)).sqrt()
+    equal = beyond.square().mean((1, 2)).sqrt() <= ROUNDING * given.mean((1, 2))
+    return found.masked_fill(equal, math.nan)
 
 
 def readout_entropy(readout: Tensor) -> Tensor:

@@ -12,16 +12,18 @@ from unstuck.columns import (
     COPY_IN_TEXT,
     EVALUATED,
     IN_CONTEXT_SCORE,
+    MEASURES,
     SPECIALISATION,
     Row,
     alignment_columns,
     at_readout,
     head_columns,
     reference_columns,
+    selectivity_columns,
     set_columns,
 )
 from unstuck.config import RunSpec
-from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy
+from unstuck.probes.attention import attention_along, attention_to, readout_entropy, row_entropy, selectivity
 from unstuck.probes.induction import copy_advantage, head_scores, in_context_score, previous_token, token_losses
 from unstuck.probes.ladder import alignment, specialisation
 from unstuck.tasks.task import Batch, Repeated, Task
@@ -160,6 +162,7 @@ def readout_columns(maps: list[Tensor], relevant: Tensor) -> Row:
     columns: Row = {}
     for layer, weights in enumerate(maps):
         columns |= head_columns("attention", layer, attention_to(weights, relevant).tolist())
+        columns |= selectivity_columns(layer, selectivity(weights, relevant).tolist())
         columns |= head_columns("readout_entropy", layer, readout_entropy(weights).tolist())
     return columns
 
@@ -193,4 +196,6 @@ def link_columns(maps: list[Tensor], links: dict[str, Tensor]) -> Row:
     for name, link in links.items():
         for layer, weights in enumerate(maps):
             columns |= head_columns(name, layer, attention_along(weights, link).tolist())
+            if name == MEASURES["attention"]:
+                columns |= selectivity_columns(layer, selectivity(weights, link).tolist())
     return columns

@@ -40,7 +40,8 @@ def selectivity(weights: Tensor, targets: Tensor) -> Tensor:
         >>> selectivity(targets.float()[:, None], targets).tolist()  # a head that attends to nothing else
         [4.0]
     """
-    if targets.dim() == 3 and (targets.any(-1) != targets[:1].any(-1)).any():
+    starts = targets.any(-1)[targets.flatten(1).any(-1)]  # the rows of sequences that have a target
+    if targets.dim() == 3 and (starts != starts[:1]).any():
         return torch.full_like(weights[0, :, 0, 0], math.nan)
     given = weights.float().transpose(0, 1).flatten(2) @ targets.flatten(1).float().T  # (heads, n, whose targets)
     beyond = given - given.mean(1, keepdim=True)

@@ -482,7 +482,7 @@ def test_attention_that_chance_may_give_states_no_end():
     found = selective(3.0)
     assert (found.outcome, found.step, found.probability, found.interval()) == (Outcome.NO_SIGN, None, None, None)
     assert found.notes.chance == pytest.approx(0.0027, rel=0.01)
-    assert not found.notes.signal_present
+    assert (found.notes.signal_present, found.notes.selective) == (False, False)
     assert selective(3.3).outcome is Outcome.EMERGES  # 0.00097
     assert selective(3.0, chance=0.003).outcome is Outcome.EMERGES
     assert selective(-2.0, chance=1).outcome is Outcome.EMERGES
@@ -493,8 +493,10 @@ def test_attention_that_chance_may_give_states_no_end():
 
 
 def test_attention_that_stands_is_not_soon_whatever_chance_gives():
-    still = pd.DataFrame({"step": np.arange(0, 4000, 50.0), "loss": 1.0, "attn_0_0": 0.03, "selectivity_0_0": 0.5})
-    assert Forecaster().predict(still).outcome is Outcome.NOT_SOON
+    still = pd.DataFrame({"step": np.arange(0, 4000, 50.0), "loss": 1.0, "attn_0_0": 0.03})
+    found = [Forecaster().predict(still.assign(selectivity_0_0=z)) for z in (0.5, 8.0)]
+    assert [(f.outcome, f.notes.selective) for f in found] == [(Outcome.NOT_SOON, False), (Outcome.NOT_SOON, True)]
+    assert len({str(f) for f in found}) == 2  # a head that attends to the targets is named
 
 
 @pytest.mark.parametrize("curves", [4, pytest.param(200, marks=pytest.mark.slow)])

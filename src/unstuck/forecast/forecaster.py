@@ -147,9 +147,11 @@ class Forecaster:
             own = model.estimate(x, float(evidence.steps[-1]))
             present = self._is_near(own.after(now))
             calibrated_on = (model.kind, model.runs, model.digest)
-            notes = replace(notes, signal_present=present, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
-            if present and (chance := evidence.chance) is not None and chance > self.chance:
-                own, notes = None, replace(notes, signal_present=False, chance=chance)
+            chance = evidence.chance
+            selective = None if chance is None else chance <= self.chance
+            own = None if present and selective is False else own
+            notes = replace(notes, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
+            notes = replace(notes, chance=chance, selective=selective, signal_present=present and own is not None)
         if self.prior is not None and self.prior.passed(now) > REFUTED:
             notes = replace(notes, refuted_law=math.exp(self.prior.mean))
         elif self.prior is not None:

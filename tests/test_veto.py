@@ -51,9 +51,7 @@ def test_a_trial_of_optuna_is_kept_from_the_probability_on(reported, kept):
     assert [trial.state == pruned for trial in study.trials] == [False, not kept]
 
 
-@pytest.mark.parametrize(
-    ("reported", "kept"), [({}, False), ({EXIT_PROBABILITY: 0.3}, False), ({EXIT_PROBABILITY: 0.6}, True)]
-)
+@pytest.mark.parametrize(("probability", "kept"), [(None, False), (0.3, False), (0.6, True)])
 def test_ray_keeps_a_trial_in_the_same_way(probability, kept):
     reported = {} if probability is None else {EXIT_PROBABILITY: probability}
     assert VetoStopper(MaximumIterationStopper(1))("a", {"training_iteration": 1, **reported}) is not kept

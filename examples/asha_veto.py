@@ -4,8 +4,8 @@
 
 A small Transformer must find one marked token among 24; half of the answers are wrong, so that a high learning rate
 ends at a higher loss. A low one stays longer on its plateau, where ASHA compares it with runs that have left theirs.
-The loss is that on right answers. Each search tries the same five rates in a random order: without pruning, with ASHA (Optuna's successive halving), and
-with ASHA and the veto.
+The loss is that on right answers. Each search tries the same five rates in a random order: without pruning, with ASHA
+(Optuna's successive halving), and with ASHA and the veto.
 """
 
 import argparse

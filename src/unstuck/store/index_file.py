@@ -107,7 +107,7 @@ def _read(path: Path, root: Path) -> Rows:
         return NO_ROWS
     cells = {name: _column(table[name]) for name in table.column_names if name.startswith(CELL)}
     columns = {name.removeprefix(CELL): column for name, column in cells.items()}
-    names = columns["run_id"].array().tolist()
+    names = columns["run_id"].values()
     signatures = zip(*(table[name].to_numpy().tolist() for name in SIGNATURE), strict=True)
     there = zip(names, table[ARCHIVED].to_numpy(), strict=True)
     archived = frozenset([*header["unread"], *(name for name, archived in there if archived)])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import names, refused_command
 from unstuck.cli import COMMANDS, main
 from unstuck.papers.catalogue import is_available
@@ -21,7 +22,8 @@ from unstuck.papers.figure import load
 from unstuck.theory.setting import MAX_D, MAX_T, MAX_THRESHOLD, MIN_THRESHOLD
 
 ROOT = Path(__file__).resolve().parent.parent
-IN_PROCESS = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = [HealthCheck.function_scoped_fixture]
+IN_PROCESS = settings(max_examples=examples(500), deadline=None, suppress_health_check=QUIET)
 
 
 def run(capsys, *words):

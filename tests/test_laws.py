@@ -9,6 +9,7 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import names, refused, warned
 from unstuck.errors import BadInput
 from unstuck.laws import fit_power_law, parse, read_table
@@ -23,7 +24,7 @@ def runs(seed=0, noise=0.0, C=2.0, x=0.5, y=1.1):
 
 
 @given(st.floats(0.01, 100), st.floats(-3, 3), st.floats(0.01, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_an_exact_law_is_recovered(C, x, y):
     law = fit_power_law(runs(C=C, x=x, y=y), "d + T/B")
     assert law.constant == pytest.approx(C, rel=1e-6)
@@ -298,7 +299,7 @@ def test_anything_else_is_refused_with_a_sentence(formula):
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_text_does_more_than_be_refused(text):
     try:
         terms = parse(text)

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import invalid, refused, refused_command
 from unstuck.cli import main
 from unstuck.config import load_spec
@@ -91,7 +92,7 @@ def nonsense(draw):
 
 
 @given(words=nonsense())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nonsense_is_refused_with_one_sentence(capsys, words):
     refused_command(capsys, "train", "regression", *words, "--dry-run")
 

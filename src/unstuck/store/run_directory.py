@@ -213,11 +213,21 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             sync_directory(self.path.parent)
         with hold(self.path / ".lock") as mine:
+            if mine and not (self.path / ".lock").exists():
+                mine = False  # who held it has removed the directory: the run is refused
             if mine:
                 for directory in (self.path, self.path / "checkpoint"):
                     if not directory.is_symlink():
                         remove_partial(directory)
             yield mine
+
+    def remove_unless_begun(self) -> None:
+        """Remove the directory, whose lock is held, where nothing of a run is in it but what was asked for."""
+        there = {path.name for path in self.path.iterdir()}
+        if there <= {".lock", "spec.yaml"}:
+            for name in there:
+                (self.path / name).unlink()
+            self.path.rmdir()
 
     def is_locked(self) -> bool:
         """Is a process at work on the run?"""

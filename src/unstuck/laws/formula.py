@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unstuck.errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest, some
 
 Array = NDArray[np.float64]
 
@@ -171,7 +171,7 @@ def column(name: str, table: Mapping[str, Any]) -> Array:
     names = [str(n) for n in table]
     found = [n for n in (name, name.rpartition(".")[2]) if n in names] or [n for n in names if n.endswith(f".{name}")]
     if not found:
-        raise BadInput("formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names))
+        raise BadInput("formula", name, f"made of the table's columns: {some(names)}" + nearest(name, names))
     try:
         return np.asarray(table[found[0]], dtype=float)
     except (TypeError, ValueError) as e:

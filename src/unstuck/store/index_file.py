@@ -141,7 +141,7 @@ def _column(column: pa.ChunkedArray) -> Column:
 def _code() -> str:
     """A hash of the code that makes rows of files: other code may make others."""
     store = Path(__file__).parent
-    files = [*sorted(store.glob("*.py")), store.parent / "config" / "plain_yaml.py"]
+    files = [*sorted(store.glob("*.py")), *(store.parent / "config" / f"{name}.py" for name in ("names", "plain_yaml"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -61,12 +61,12 @@ unstuck: how long a Transformer sits on a plateau, why, and how to get it off so
 Start with
   unstuck predict --T 512 --d 64                               how long will the plateau be? (theory, at once)
   unstuck train regression task.T=16 task.d=8                  train one; it emerges within half a minute
-  unstuck keys regression                                      all that can be set
   unstuck sweep regression task.T=8,16 task.d=4,6,8,12         eight of them, one on each core
   unstuck fit runs "d + T"                                     the law they follow
   unstuck report runs                                          one page about all of it: runs/report.html
 
-All commands: unstuck --help      A run of your own is stuck: unstuck forecast --help"""
+All commands: unstuck --help      All settings: unstuck keys regression
+A run of your own is stuck: unstuck forecast --help"""
 
 
 def _without_flag_types(params: list[Any]) -> list[Any]:

@@ -264,7 +264,7 @@ def test_predict_also_has_the_law_of_our_transformers(capsys):
     X = np.column_stack([np.ones(len(table)), np.log(table["d"]), np.log(table["T"] / table["B"])])
     found, *_ = np.linalg.lstsq(X, np.log(table["crossing_0.1"]), rcond=None)
     for T, d, B in ((64, 16, 1), (128, 32, 4), (512, 300, 2)):
-        code, out, _ = run(capsys, "predict", "--T", T, "--d", d, "--B", B, "--json")
+        _, out, _ = run(capsys, "predict", "--T", T, "--d", d, "--B", B, "--json")
         law = json.loads(out)["transformer"]
         assert law["steps"] == pytest.approx(np.exp(found @ [1, np.log(d), np.log(T / B)]), rel=1e-3)
         assert law["interval"][0] < law["steps"] < law["interval"][1]

@@ -218,5 +218,5 @@ def test_another_model_leaves_the_settings_of_the_old_one_behind():
 def test_a_sweep_takes_a_model_from_a_file(tmp_path, capsys):
     (tmp_path / "flat.py").write_text(MODEL)
     words = ["task.T=4", "task.d=2", f"model.name={tmp_path / 'flat.py'}", "train.max_steps=4", "seed=0,1"]
-    assert main(["sweep", "regression", *words, "--workers", "2", "--out", str(tmp_path / "runs"), "--json"]) == 0
+    assert main(["sweep", "regression", *words, "--workers", "1", "--out", str(tmp_path / "runs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["censored"] == 2

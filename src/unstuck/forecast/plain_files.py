@@ -69,7 +69,7 @@ def _csv(path: Path) -> Columns | None:
 def _parquet(path: Path) -> Columns | None:
     from pyarrow import types
 
-    from unstuck.store.parquet import read_parquet  # with pyarrow, which a CSV does not need
+    from unstuck.store.parquet import numbers, read_parquet  # with pyarrow, which a CSV does not need
 
     table = read_parquet(path)
     about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
@@ -78,4 +78,4 @@ def _parquet(path: Path) -> Columns | None:
         return None
     if not all(types.is_integer(kind) or types.is_floating(kind) for kind in table.schema.types):
         return None
-    return {name: table[name].to_numpy() for name in table.column_names}
+    return {name: numbers(table[name]) for name in table.column_names}

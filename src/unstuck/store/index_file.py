@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from unstuck.files import PARTIAL, write_bytes
 from unstuck.store.cells import Cells, Column
+from unstuck.store.parquet import numbers
 from unstuck.store.reading import is_own_file
 from unstuck.store.scan import NO_FILES, Signature
 
@@ -108,8 +109,8 @@ def _read(path: Path, root: Path) -> Rows:
     cells = {name: _column(table[name]) for name in table.column_names if name.startswith(CELL)}
     columns = {name.removeprefix(CELL): column for name, column in cells.items()}
     names = columns["run_id"].values()
-    signatures = zip(*(table[name].to_numpy().tolist() for name in SIGNATURE), strict=True)
-    there = zip(names, table[ARCHIVED].to_numpy(), strict=True)
+    signatures = zip(*(numbers(table[name]).tolist() for name in SIGNATURE), strict=True)
+    there = zip(names, numbers(table[ARCHIVED]).tolist(), strict=True)
     archived = frozenset([*header["unread"], *(name for name, archived in there if archived)])
     return Rows(names, list(signatures), archived, header["shards"], Cells(_column(table[KEYS]), columns))
 
@@ -134,7 +135,8 @@ def _array(column: Column) -> pa.DictionaryArray:
 
 def _column(column: pa.ChunkedArray) -> Column:
     array = column.combine_chunks()
-    return Column(array.indices.fill_null(-1).to_numpy().astype(np.int32), array.dictionary.to_pylist())
+    codes = numbers(pa.chunked_array([array.indices]), missing=-1)
+    return Column(codes.astype(np.int32), array.dictionary.to_pylist())
 
 
 @cache

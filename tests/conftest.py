@@ -1,12 +1,23 @@
-"""What more than one file of tests needs: where caches and the docs' screenshots go, W&B without a network."""
+"""What more than one file of tests needs: one thread a process, where caches and the docs' screenshots go, W&B without
+a network."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from amounts import ALL
+
 
 def pytest_addoption(parser):
     parser.addoption("--screenshots", type=Path, default=None, help="write the docs' screenshots into this directory")
+
+
+def pytest_configure(config):
+    for library in ("OMP", "OPENBLAS", "MKL"):  # before a test imports them: threads of two workers would wait in turns
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    if "not slow" not in config.getoption("markexpr"):
+        os.environ[ALL] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,5 +1,6 @@
 """The command: answers, exit codes, one sentence for a mistake, no traceback, no torch."""
 
+import io
 import json
 import math
 import os
@@ -10,18 +11,25 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import names, refused_command
 from unstuck.cli import COMMANDS, main
+from unstuck.laws.regression import Sizes, TransformerLaw
 from unstuck.papers.catalogue import is_available
+from unstuck.papers.cost_table import cost_of
 from unstuck.papers.figure import load
 from unstuck.theory.setting import MAX_D, MAX_T, MAX_THRESHOLD, MIN_THRESHOLD
+from unstuck.view.figures import catalogue_columns
 
 ROOT = Path(__file__).resolve().parent.parent
-IN_PROCESS = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = [HealthCheck.function_scoped_fixture]
+IN_PROCESS = settings(max_examples=examples(500), deadline=None, suppress_health_check=QUIET)
 
 
 def run(capsys, *words):
@@ -154,7 +162,8 @@ def test_every_invalid_problem_is_refused_by_one_sentence_naming_the_option(caps
         (["reproduce", "fig1d"], "'fig1c'"),
         (["reproduce", "fig1c", "--profile", "cpuu"], "'cpu'"),
         (["reproduce", "fig1c", "--workers", "-1"], "--workers"),
-        (["reproduce", "fig3"], "'fig3-large'"),
+        (["reproduce", "fig3"], "fig3-large"),
+        (["reproduce", "fig1"], "fig1a, fig1b, fig1c?"),
         (["reproduce", "../../cli"], "unstuck figures"),
         (["predict", "--T", "8", "--d", "4", "--flow", "exat"], "'exact'"),
         (["fit", "nowhere.csv", "d"], "nowhere.csv"),
@@ -195,6 +204,79 @@ def test_help_shows_its_commands(capsys):
     assert code == 0
     for command in ("predict", "fit", "reproduce", "figures", "report"):
         assert command in out
+
+
+def test_the_list_of_figures_takes_a_line_each_on_a_narrow_terminal(capsys):
+    code, out, _ = run(capsys, "figures", "--json")
+    rows = json.loads(out)["figures"]
+    for width in (80, 120):
+        columns = catalogue_columns(rows, width)
+        assert all(len(texts) == len(rows) for texts in columns.values())
+        wide = [max(map(len, [name, *texts])) for name, texts in columns.items()]
+        assert sum(wide) + 2 * (len(wide) - 1) <= width
+    code, out, _ = run(capsys, "figures")
+    assert code == 0
+    assert all(any(line.startswith(f"{row['figure']} ") for line in out.splitlines()) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("answer", "terminal", "words", "starts"),
+    [
+        ("n", True, [], False),
+        ("y", True, [], True),
+        ("", True, ["--yes"], True),
+        ("", False, [], True),  # a script is not asked
+        ("", True, ["--profile", "quick"], True),
+    ],
+)
+def test_reproduce_says_what_it_takes_and_asks_before_hours(
+    tmp_path, capsys, monkeypatch, answer, terminal, words, starts
+):
+    made = []
+    monkeypatch.setattr("unstuck.cli.reproduce._reproduced", lambda *given: made.append(given) or [])
+    stream = io.StringIO(f"{answer}\n" if answer else "")
+    stream.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stdin", stream)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    profile = [] if "--profile" in words else ["--profile", "cpu"]
+    code = main(["reproduce", "fig3-left", *profile, *words, "--workers", "2", "--out", str(tmp_path / "new")])
+    hours = cost_of("fig3-left", "cpu").cpu_hours / 2
+    said = capsys.readouterr().err
+    assert code != 0  # nothing is made here
+    assert bool(made) == starts
+    assert (tmp_path / "new").exists() == starts
+    if profile:
+        assert names(said, "fig3-left", "cpu", 81, f"{hours:.1f}")
+
+
+def test_the_quick_profile_is_what_a_figure_is_reproduced_in(tmp_path, capsys, monkeypatch):
+    made = []
+    monkeypatch.setattr("unstuck.cli.reproduce._reproduced", lambda *given: made.append(given) or [])
+    main(["reproduce", "fig3-left", "--out", str(tmp_path)])
+    assert [given[1] for given in made] == ["quick"]
+    assert names(capsys.readouterr().err, "quick")
+
+
+def test_predict_also_has_the_law_of_our_transformers(capsys):
+    """Least squares of logarithms over the committed runs, all of which emerged."""
+    table = pd.read_csv(ROOT / "results" / "fig3-left.csv")
+    assert (table["status"] == "emerged").all()
+    X = np.column_stack([np.ones(len(table)), np.log(table["d"]), np.log(table["T"] / table["B"])])
+    found, *_ = np.linalg.lstsq(X, np.log(table["crossing_0.1"]), rcond=None)
+    for T, d, B in ((64, 16, 1), (128, 32, 4), (512, 300, 2)):
+        _, out, _ = run(capsys, "predict", "--T", T, "--d", d, "--B", B, "--json")
+        law = json.loads(out)["transformer"]
+        assert law["steps"] == pytest.approx(np.exp(found @ [1, np.log(d), np.log(T / B)]), rel=1e-3)
+        assert law["interval"][0] < law["steps"] < law["interval"][1]
+        assert bool(law["beyond"]) == (T / B > 128 or d > 64)
+    held = []
+    for _, row in table.iterrows():
+        low, high = TransformerLaw.read().predict(Sizes(row["T"], row["d"], row["B"]))["interval"]
+        held.append(low <= row["crossing_0.1"] <= high)
+    assert 0.8 < np.mean(held) <= 1  # the interval is said to hold 90% of new runs
+    for more in (["--p", "0.1"], ["--threshold", "0.2"]):  # not measured
+        _, out, _ = run(capsys, "predict", "--T", 64, "--d", 16, *more, "--json")
+        assert json.loads(out)["transformer"] is None
 
 
 def test_fit_from_the_command_line(capsys, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import names, refused, warned
 from unstuck import curve as curve_module
 from unstuck.columns import (
@@ -128,7 +129,7 @@ def test_old_entropies_are_called_by_what_they_were():
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(-5, 60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_was_known_at_a_step(steps, step):
     curve = Curve.from_rows([{"step": s, "test_loss": i} for i, s in enumerate(steps)])
     known = [(s, i) for i, s in enumerate(steps) if s <= step]

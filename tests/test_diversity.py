@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erfinv
 
+from amounts import examples
 from refusals import refused, warned
 from unstuck import DiversitySchedule
 from unstuck.config import load_spec
@@ -73,7 +74,7 @@ def test_a_learner_that_never_stops_falling_is_left_alone():
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=300), st.integers(0, 299))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_state_goes_on_where_it_was_and_repetition_stays_in_bounds(losses, at):
     whole, first = DiversitySchedule(most=0.7, patience=20), DiversitySchedule(most=0.7, patience=20)
     for loss in losses:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import refused
 from unstuck.theory import Flow, dormand_prince, plateau_lengths
 from unstuck.theory.dormand_prince import ERROR, STAGES, Cells, times_to_reach
@@ -34,7 +35,7 @@ def tight(flow, threshold):
 
 
 @given(st.lists(flows(), min_size=1, max_size=6), st.sampled_from(THRESHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_together_they_take_as_long_as_alone(cells, threshold):
     cells = [flow for flow in cells if not flow.plateau(threshold).never]
     with mock.patch.object(dormand_prince, "LEAST_STEPS", 1000):
@@ -44,7 +45,7 @@ def test_together_they_take_as_long_as_alone(cells, threshold):
 
 
 @given(flows(), st.sampled_from(THRESHOLDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_grid_has_an_answer_where_a_single_flow_has_one(flow, threshold):
     alone = flow.plateau(threshold)
     time = plateau_lengths(flow.T, flow.d, flow.B, flow.p, flow.kind, threshold).item()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from unstuck.curve import Curve
 from unstuck.forecast import CircuitRule, ExitRule
 from unstuck.forecast.events import MOST_ROWS, can_tell, finite_loss
@@ -82,7 +83,7 @@ LOSSES = st.builds(
 
 
 @given(LOSSES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_exits_are_those_of_the_definition(losses):
     steps = (10.0 * np.arange(len(losses))).tolist()
     found = ExitRule().exits(curve_of(losses))
@@ -94,7 +95,7 @@ def test_exits_are_those_of_the_definition(losses):
 
 
 @given(LOSSES, st.floats(1e-3, 1e3), st.sampled_from([0.01, 0.5, 2.0, 1000.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_units_of_loss_and_steps_change_no_exit(losses, loss_unit, step_unit):
     found = ExitRule().exits(curve_of(losses))
     assert ExitRule().exits(curve_of(loss_unit * losses)) == pytest.approx(found)

@@ -26,7 +26,7 @@ def test_the_ten_minute_task_of_contributing(tmp_path, monkeypatch, capsys):
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["steps"]) == ("censored", 8)
     easy = [*SMALL[:3], "task.T=2,3,4", "task.d=1,2", "optim.lr=5e-3", "train.thresholds=0.3", "train.max_steps=1500"]
-    assert main(["sweep", "my_task.py", *easy, "--out", "more", "--json", "--workers", "2"]) == 0
+    assert main(["sweep", "my_task.py", *easy, "--out", "more", "--json", "--workers", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["emerged"] == 6
     assert main(["fit", "more", "T + d", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n"] == 6

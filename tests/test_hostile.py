@@ -4,12 +4,14 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +32,12 @@ from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast.sources import read_curve
 from unstuck.laws.formula import parse
 from unstuck.laws.tables import read_table, where
+from unstuck.runner.execute import execute
+from unstuck.runner.interrupts import interrupts
 from unstuck.runner.sweep import expand, run_sweep
 from unstuck.store.archive import archived_runs
-from unstuck.store.parquet import TooLarge, read_parquet
+from unstuck.store.locks import hold
+from unstuck.store.parquet import TooLarge, numbers, read_parquet
 from unstuck.store.shards import archive_runs
 from unstuck.store.store import Damaged, RunDirectory, Store
 from unstuck.tasks.single_location import SingleLocation
@@ -132,6 +137,17 @@ def test_tables_are_read_as_pandas_reads_them(tmp_path):
     path = tmp_path / "a.parquet"
     frame.to_parquet(path)
     pd.testing.assert_frame_equal(read_parquet(path).to_pandas(), pd.read_parquet(path))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_()])
+def test_numbers_are_read_as_pyarrow_reads_them(kind):
+    """Also of parts of a column, and where some are missing."""
+    whole = pa.chunked_array([[1, 0, None, 1, 0, 1, 1, 0, 1, None], [1]]).cast(kind)
+    for column in (whole, whole[:2], whole[3:9], whole[2:3], whole[:0]):
+        expected = column.to_pylist()
+        found = numbers(column)
+        assert [None if x != x else x for x in found.tolist()] == expected
+        assert numbers(column, missing=0).tolist() == [0 if x is None else x for x in expected]
 
 
 def test_one_large_file_of_a_store_is_named_and_the_rest_goes_on(tmp_path, small_limit):
@@ -310,6 +326,35 @@ def test_a_mistake_in_a_task_of_ones_own_names_file_and_field(tmp_path, capsys, 
     (tmp_path / "mine.py").write_text(TASK.format(**PLAIN | change))
     small = ["model.width=8", "model.heads=1", "model.qk=4", "train.max_steps=2"]
     refused_command(capsys, "train", "mine.py", *small, "--out", "runs", says=["mine.py", field])
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_refused_run_leaves_no_directory_and_takes_none_away(tmp_path):
+    store, words = Store(tmp_path), [*TINY, "train.max_steps=2"]
+    (wrong,) = expand("regression", [*words, "train.compare=[aaaaaaaaaaaaaaaa]"])
+    with invalid("aaaaaaaaaaaaaaaa"):
+        execute(wrong, store)
+    assert list(tmp_path.iterdir()) == []
+    (right,) = expand("regression", words)
+    execute(right, store)
+    begun = store.run(right.run_id)
+    with begun.lock():
+        begun.remove_unless_begun()
+    assert begun.status()["state"] == "finished"
+
+
+def test_who_waits_for_the_lock_of_a_refused_run_does_not_get_it(tmp_path, monkeypatch):
+    """The lock of a file that is no longer there keeps nobody out."""
+
+    @contextmanager
+    def removed_meanwhile(path):
+        with hold(path) as mine:
+            shutil.rmtree(path.parent)
+            yield mine
+
+    monkeypatch.setattr("unstuck.store.run_directory.hold", removed_meanwhile)
+    with RunDirectory(tmp_path / "run").lock() as mine:
+        assert not mine
 
 
 def test_a_task_of_ones_own_that_fails_later_names_its_line(tmp_path, capsys, monkeypatch):
@@ -363,17 +408,24 @@ needs_signals = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signal
 
 
 @needs_signals
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_group_costs_no_step(tmp_path, number):
-    words = ["sweep", "regression", *LONG, "--workers", "2", "--checkpoint", "10000", "--out", str(tmp_path)]
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGTERM, 1),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_to_the_group_costs_no_step(tmp_path, number, workers):
+    words = ["sweep", "regression", *LONG, "--workers", str(workers), "--checkpoint", "10000", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "unstuck", *words], start_new_session=True, stderr=subprocess.PIPE
     )
 
-    def both_at_work():
-        return sum((run.status() or {}).get("step", 0) > 0 for run in Store(tmp_path)) == 2
+    def all_at_work():
+        return sum((run.status() or {}).get("step", 0) > 0 for run in Store(tmp_path)) == workers
 
-    assert eventually(both_at_work, 180)
+    assert eventually(all_at_work, 180)
     os.killpg(process.pid, number)
     _, said = process.communicate(timeout=180)
     assert process.returncode == 1
@@ -385,9 +437,16 @@ def test_a_signal_to_the_group_costs_no_step(tmp_path, number):
 
 
 @needs_signals
-def test_what_nohup_ignores_stays_ignored(monkeypatch):
-    from unstuck.runner.interrupts import interrupts
+def test_every_signal_to_end_is_an_interrupt():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with interrupts() as interrupted:
+            assert not interrupted()
+            os.kill(os.getpid(), number)
+            assert interrupted()
 
+
+@needs_signals
+def test_what_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with interrupts() as interrupted:
@@ -407,7 +466,8 @@ def test_a_sweep_whose_runs_others_have_says_so(tmp_path, capsys):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["skipped"] == 1
     assert "1 of 2" in captured.err
-    assert main(["sweep", "regression", *words]) == 0
+    later = run_sweep(specs, Store(tmp_path), workers=0)
+    assert (len(later.results), later.skipped) == (2, 0)
 
 
 def test_a_sweep_in_this_process_stops_with_a_checkpoint(tmp_path):

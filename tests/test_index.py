@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import warned
 from stores import a_store
 from unstuck.cli import main
@@ -87,7 +88,7 @@ plain_values = st.recursive(
 rows_of_cells = st.lists(st.dictionaries(st.sampled_from("abc"), plain_values, min_size=1), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(rows_of_cells, st.randoms(use_true_random=False))
 def test_cells_are_the_table_that_pandas_makes(rows, random):
     """Also of parts that are joined, and in another order, to the type and the sign of a zero."""

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import refused
 from unstuck.config import load_spec
 from unstuck.models.gpt import GPT
@@ -23,7 +24,7 @@ def read(sequence, special):
 
 
 @given(sizes, st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_every_batch_obeys(task, seed):
     batch = task.sample(24, stream(seed, "data"), {})
     assert batch.inputs.shape == (24, task.T)

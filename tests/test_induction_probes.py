@@ -1,5 +1,6 @@
 """Probes of induction heads against hand-made attention, closed forms, and plain loops over positions."""
 
+import io
 import math
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
 
@@ -18,7 +20,7 @@ from unstuck.config import load_spec
 from unstuck.probes.attention import induction_score
 from unstuck.probes.induction import duplicate_token, head_scores, previous_token
 from unstuck.training.loop import Run
-from unstuck.view.terminal import _line
+from unstuck.view.terminal import progress_of
 
 PERIOD = 6
 
@@ -339,9 +341,13 @@ def test_the_loop_and_a_watch_have_the_same_scores(text_run):
         assert theirs[column] == pytest.approx(ours[column], abs=1e-5), column
 
 
-def test_the_line_that_follows_a_text_run_has_its_measures(text_run):
+def test_the_bar_that_follows_a_text_run_has_its_measures_and_fits(text_run):
     row = text_run.advance().curve.last
     best = max(value for name, value in row.items() if name.startswith("induction_"))
-    line = _line(text_run)
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(progress_of(text_run))
+    head, line, *_ = screen.getvalue().splitlines()
+    assert f"step {text_run.step:,} of {text_run.spec.train.max_steps:,}" in head
     assert f"copying advantage {row[COPY_ADVANTAGE]:.2f}" in line
     assert f"induction score {best:.2f}" in line
+    assert max(map(len, screen.getvalue().splitlines())) <= 80

@@ -14,15 +14,19 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @pytest.mark.parametrize(
-    ("kills", "every"), [(3, 50), pytest.param(100, 1, marks=pytest.mark.slow)], ids=["some", "a hundred"]
+    ("kills", "spawned", "every"),
+    [(3, 0, 50), pytest.param(100, 6, 1, marks=pytest.mark.slow)],
+    ids=["some", "a hundred"],
 )
-def test_kills_cost_nothing_but_time(tmp_path, kills, every):
-    words = ["--kills", str(kills), "--every", str(every), "--out", str(tmp_path / "kills.csv")]
+def test_kills_cost_nothing_but_time(tmp_path, kills, spawned, every):
+    """`make test-all` kills more often, also sweeps with spawned workers."""
+    words = ["--kills", kills, "--spawned", spawned, "--every", every, "--out", tmp_path / "kills.csv"]
+    words = [str(word) for word in words]
     done = subprocess.run([sys.executable, str(ROOT / "tools/kill_table.py"), *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     table = pd.read_csv(tmp_path / "kills.csv")
     sweeps, runs = (table[table["what"] == what] for what in ("sweep", "run"))
-    assert len(sweeps) == kills
+    assert sweeps["workers"].tolist() == ["forked"] * kills + ["spawned"] * spawned
     assert len(runs) >= 100 // every
     assert set(sweeps["signal"]) == {"SIGKILL", "SIGTERM", "SIGINT"}
     assert table["identical"].all()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from unstuck.theory import ThreeVariableLoss, TwoVariableLoss
 
 LOSSES = [
@@ -25,7 +26,7 @@ def finite_difference(f, x, i, h=1e-5):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_gradient_and_hessian_are_derivatives_of_the_loss(loss, data):
     weight = st.floats(-3, 12)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from amounts import examples
 from refusals import invalid, refused
 from unstuck.config import load_spec
 from unstuck.errors import BadInput
@@ -301,7 +302,7 @@ def test_heads_of_zero_queries_stay_the_same_to_the_last_bit():
 
 
 @given(st.integers(1, 4), st.integers(0, 100))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_specialisation_lies_between_identical_and_one_group_each(h, seed):
     mass = np.random.default_rng(seed).random((h, h)) + 1e-3
     assert -1e-9 <= specialisation(mass) <= 1 + 1e-9

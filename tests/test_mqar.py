@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import invalid, refused
 from unstuck.config import load_spec
 from unstuck.models.gpt import GPT
@@ -43,7 +44,7 @@ def answers(sequence, pairs):
 
 
 @given(tasks(), st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_every_batch_obeys(task, seed):
     batch = task.sample(24, stream(seed, "data"), {})
     assert batch.inputs.shape == batch.targets.shape == (24, task.T)
@@ -65,7 +66,7 @@ def test_what_every_batch_obeys(task, seed):
 
 
 @given(tasks(), st.integers(0, 5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_links_lead_from_each_question_to_its_value_and_from_there_to_the_key(task, seed):
     batch = task.sample(8, stream(seed, "data"), {})
     links = task.links(batch)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from amounts import examples
 from refusals import invalid, names, refused, refused_command
 from unstuck.cli import main
 from unstuck.config import load_spec
@@ -50,7 +51,7 @@ def tasks(draw):
 
 
 @given(tasks(), st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_every_batch_obeys(task, seed):
     batch = task.sample(24, stream(seed, "data"), {})
     assert batch.inputs.shape == (24, 2 * task.pairs + 1)
@@ -220,7 +221,7 @@ NUMBERS = {"task.tokens": (9, 10**6), "task.pairs": (2, 63), "task.B": (1, 8), "
 
 
 @given(key=st.sampled_from(sorted(NUMBERS)), below=st.booleans(), far=st.integers(1, 10**9))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_numbers_outside_are_one_sentence(capsys, key, below, far):
     low, high = NUMBERS[key]
     word = f"{key}={low - far if below else high + far}"

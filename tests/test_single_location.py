@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from amounts import examples
 from refusals import names
 from unstuck.tasks.single_location import SingleLocation
 from unstuck.training.seeds import stream
@@ -26,7 +27,7 @@ def tasks(draw):
 
 
 @given(tasks(), st.integers(0, 5))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_what_every_batch_obeys(task, seed):
     world = task.world(stream(seed, "world"))
     batch = task.sample(16, stream(seed, "data"), world)

@@ -1,15 +1,22 @@
 """Curves as people log them: other names of the step, prefixed columns, W&B folders, Hugging Face's trainer state."""
 
 import json
+import math
 import struct
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refusals import refused, warned
-from unstuck.forecast import Outcome, sources
+from unstuck.curve import Curve
+from unstuck.forecast import Outcome, curve_files
 from unstuck.forecast.loss import from_loss
+from unstuck.forecast.plain_files import plain_columns
 from unstuck.forecast.sources import read_curve
 
 STEPS = [0, 500, 1000, 1500, 2000]
@@ -63,7 +70,7 @@ def wandb_file(rows):
             record.history.item.add(nested_key=[key], value_json=json.dumps(value))
         data = record.SerializeToString()
         content += struct.pack("<IHB", 0, len(data), 1) + data
-    assert len(content) < sources.BLOCK
+    assert len(content) < curve_files.BLOCK
     return content
 
 
@@ -137,7 +144,7 @@ def test_a_trainer_state_without_rows_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["curve.csv", "trainer_state.json", "run-a.wandb"])
 def test_a_file_that_is_too_large_is_refused(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_BYTES", 1000)
+    monkeypatch.setattr(curve_files, "MAX_BYTES", 1000)
     (tmp_path / name).write_bytes(b"1" * 1001)
     for source in (tmp_path / name, *([] if name == "curve.csv" else [tmp_path])):
         with refused("SOURCE"):
@@ -153,3 +160,69 @@ def test_rows_of_other_calls_of_a_logger_go_by_the_last_step(tmp_path):
     curve = read_curve(tmp_path / "curve.csv")
     assert curve.steps.tolist() == [0, 500, 1000]
     assert curve.head("attention", 0, 0).tolist() == [0.1, 0.2, 0.3]
+
+
+# -- plain files, which are read without pandas
+
+CELLS = st.one_of(st.just(""), st.floats(-1e6, 1e6).map(repr), st.integers(-5, 10**6).map(str), st.just("nan"))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 50), CELLS, CELLS), min_size=1, max_size=8), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_plain_csv_is_read_as_pandas_reads_it(rows, windows):
+    """But for the last bit of a number, which pandas' parser rounds another way."""
+    steps = np.cumsum([step for step, *_ in rows]).tolist()
+    lines = ["step,loss,attn_0_0", *(f"{s!r},{a},{b}" for s, (_, a, b) in zip(steps, rows, strict=True))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "curve.csv"
+        path.write_text(("\r\n" if windows else "\n").join(lines), newline="")
+        plain = plain_columns(path)
+        assert plain is not None
+        expected = Curve.from_frame(curve_files.logged_table(path)).to_frame().astype(float)
+    pd.testing.assert_frame_equal(Curve(plain).to_frame().astype(float), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_plain_parquet_file_is_read_as_pandas_reads_it(tmp_path, nullable):
+    table = pd.DataFrame({"loss": [1.5, None, 0.5], "step": [0, 10, 20], "none": [math.nan] * 3, "count": [1, 2, 3]})
+    if nullable:
+        table["count"] = pd.array([1, None, 3], dtype="Int64")
+    table.to_parquet(tmp_path / "curve.parquet", index=False)
+    plain = plain_columns(tmp_path / "curve.parquet")
+    expected = curve_files.logged_table(tmp_path)
+    pd.testing.assert_frame_equal(Curve(plain).to_frame(), Curve.from_frame(expected).to_frame(), check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step,loss\n0,1\n0,2",  # a step twice
+        "step,loss\n10,1\n5,2",
+        "step,loss\n0,high",
+        "step,loss\n0,inf",
+        'step,loss\n0,"1"',
+        "step,loss\n0,1,2",
+        "step,loss\n0",
+        "step,loss\n,1",
+        "step,loss,loss\n0,1,2",
+        ",step,loss\n0,0,1",
+        "step,_step\n0,1",
+        "Step,loss\n0,1",
+        "step,watch/attn_0_0\n0,1",
+        "step,entropy_0_0\n0,1",
+        "step;loss\n0;1",
+        "\ufeffstep,loss\n0,1",
+        "step,loss\n0,0x1",
+        "step,loss\n0,1_0",
+        "step,loss\n-1,1",
+        "step,loss",
+    ],
+)
+def test_what_is_not_plain_is_left_to_pandas(tmp_path, text):
+    path = tmp_path / "curve.csv"
+    path.write_text(text, encoding="utf-8")
+    assert plain_columns(path) is None
+    table = pd.DataFrame({"step": [0, 1], "word": ["a", "b"]})
+    for odd in (table, table.set_index("word")):
+        odd.to_parquet(tmp_path / "curve.parquet")
+        assert plain_columns(tmp_path / "curve.parquet") is None

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import invalid, refused, refused_command
 from unstuck.cli import main
 from unstuck.config import load_spec
@@ -91,7 +92,7 @@ def nonsense(draw):
 
 
 @given(words=nonsense())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nonsense_is_refused_with_one_sentence(capsys, words):
     refused_command(capsys, "train", "regression", *words, "--dry-run")
 
@@ -217,5 +218,5 @@ def test_another_model_leaves_the_settings_of_the_old_one_behind():
 def test_a_sweep_takes_a_model_from_a_file(tmp_path, capsys):
     (tmp_path / "flat.py").write_text(MODEL)
     words = ["task.T=4", "task.d=2", f"model.name={tmp_path / 'flat.py'}", "train.max_steps=4", "seed=0,1"]
-    assert main(["sweep", "regression", *words, "--workers", "2", "--out", str(tmp_path / "runs"), "--json"]) == 0
+    assert main(["sweep", "regression", *words, "--workers", "1", "--out", str(tmp_path / "runs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["censored"] == 2

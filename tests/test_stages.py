@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amounts import examples
 from refusals import names, refused
 from unstuck.laws.stages import early_stop, find_stages
 
@@ -30,7 +31,7 @@ def ladder(times, last, rows=120, noise=0.0, seed=0):
     noise=st.sampled_from([0.0, 0.1, 0.3]),
     seed=st.integers(0, 50),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_stage_times_wherever_they_are(gaps, last, noise, seed):
     ends = np.cumsum(gaps) / np.sum(gaps) * last
     times = ends[:-1]  # the last stage lasts as well

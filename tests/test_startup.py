@@ -2,15 +2,19 @@
 `benchmarks/startup.py` measures the time."""
 
 import json
-import os
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
+from stores import a_store
 from unstuck.papers.catalogue import PROFILES, available
 from unstuck.papers.cost_table import ALL, as_csv, cost_of, stored_costs
 from unstuck.papers.costs import figure_cost
+from unstuck.store.cells import Cells
+from unstuck.store.index_file import Rows, write_index
+from unstuck.store.scan import NO_FILES
 
 HEAVY = {"torch", "scipy", "matplotlib", "pandas", "pyarrow"}
 CODE = """
@@ -49,12 +53,33 @@ def test_a_command_imports_what_it_needs(words, needed):
 def test_a_forecast_of_a_file_needs_no_solver_and_no_model(tmp_path):
     rows = [f"{10 * i},{0.5 + 0.001 * (i % 3)},{0.02 + 1e-4 * i}" for i in range(100)]
     (tmp_path / "curve.csv").write_text("\n".join(["step,test_loss,attn_0_0", *rows]))
-    assert imported("forecast", tmp_path / "curve.csv") <= {"pandas", "pyarrow"}
+    assert imported("forecast", tmp_path / "curve.csv") == set()
 
 
-def test_the_table_of_runs_needs_no_solver_and_no_model(tmp_path):
-    os.mkdir(tmp_path / "runs")
-    assert imported("runs", tmp_path / "runs") <= {"pandas", "pyarrow"}
+def test_the_table_of_runs_needs_no_solver_no_model_and_no_pandas(tmp_path):
+    assert imported("runs", a_store(tmp_path / "runs", 3)) == {"pyarrow"}
+
+
+def test_reading_an_index_and_a_curve_needs_no_pandas(tmp_path):
+    """pyarrow imports pandas in some of its functions."""
+    names = ["a", "b"]
+    cells = Cells.of([{"run_id": "a", "d": 1}, {"run_id": "b", "T": 2}])
+    write_index(tmp_path, Rows(names, [NO_FILES] * 2, frozenset("a"), [], cells))
+    pd.DataFrame({"step": [0, 1], "loss": [1.0, None]}).to_parquet(tmp_path / "curve.parquet")
+    code = """
+import sys
+from pathlib import Path
+from unstuck.forecast.sources import read_curve
+from unstuck.store.index_file import read_index
+path = Path(sys.argv[1])
+rows = read_index(path)
+curve = read_curve(path / "curve.parquet")
+print(list(rows.names), rows.archived, [rows.cells.row(i) for i in range(2)], curve.values("loss").tolist())
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    found = [cells.row(i) for i in range(2)]
+    assert done.stdout.splitlines() == [f"{names} {frozenset('a')} {found} [1.0, nan]", "False"]
 
 
 def test_the_stored_costs_cover_every_figure_and_profile():

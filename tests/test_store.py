@@ -132,7 +132,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(store, monkeypatc
 def test_a_diverging_run_does_not_stop_a_sweep(tmp_path):
     words = [*TINY, "train.max_steps=30", "optim.name=sgd", "optim.lr=1e-3,100", "seed=0,1"]
     specs = expand("regression", words)
-    done = run_sweep(specs, Store(tmp_path), workers=2).as_json()
+    done = run_sweep(specs, Store(tmp_path), workers=0).as_json()
     assert (done["runs"], done["diverged"], done["finished"]) == (4, 2, 2)
     again = run_sweep(specs, Store(tmp_path), workers=2)
     assert all(r.cached for r in again.results.values())
@@ -176,7 +176,7 @@ def test_in_a_race_a_run_is_stopped_once_it_has_passed_the_best_plateau(tmp_path
     race = expand("regression", [*easy, "optim.lr=3e-3,1e-3,1e-6"])
     store = Store(tmp_path)
     assert stored_results(race, store) is None
-    done = run_sweep([race], store, workers=1)
+    done = run_sweep([race], store, workers=0)
     first, second, third = (done.results[spec.run_id] for spec in race)
     assert first.result.status == "emerged"
     best = min(r.result.plateau_steps for r in (first, second) if r.result.plateau_steps)
@@ -262,7 +262,7 @@ def test_a_run_nobody_is_at_is_not_shown_as_running(store):
 
 def sweep_words(stops: int) -> list[str]:
     """Runs long enough to be at work whenever they are stopped."""
-    return [*TINY, f"train.max_steps={150 + 150 * stops}", "seed=0,1,2,3,4,5"]
+    return [*TINY, f"train.max_steps={150 + 150 * stops}", f"seed={','.join(map(str, range(2 * (stops + 1))))}"]
 
 
 def start_sweep(out: Path, stops: int = 3) -> "subprocess.Popen[bytes]":
@@ -336,6 +336,14 @@ def assert_as_if_undisturbed(out: Path, stops: int, calm: Store) -> None:
     assert resumed > 0
 
 
+def test_a_killed_worker_costs_nothing_but_time(tmp_path):
+    """Signals to the whole sweep are those of tools/kill_table.py (test_kills.py), with forked workers."""
+    out = tmp_path / "stopped"
+    kill_a_worker(out, stops=1)
+    assert_as_if_undisturbed(out, 1, Store(tmp_path / "calm"))
+
+
+@pytest.mark.slow
 def test_what_stops_a_sweep_costs_nothing_but_time(tmp_path):
     out = tmp_path / "stopped"
     kill_at_random(out, 1, seed=3, stops=2)

@@ -141,22 +141,24 @@ def make_link(path, outside):
     path.symlink_to(outside)
 
 
-@pytest.mark.parametrize("make", [make_pipe, make_directory, make_link])
-def test_a_lock_that_is_no_file_hangs_nothing(tmp_path, outside, make):
-    store = tmp_path / "runs"
-    directory = Store(store).run(tiny().run_id)
-    directory.path.mkdir(parents=True)
-    make(directory.path / ".lock", outside)
-    directory.write_spec(tiny())
-    directory.write_status({"state": "running", "step": 1})
+def test_a_lock_that_is_no_file_hangs_nothing(tmp_path, outside):
+    stores = {make: Store(tmp_path / make.__name__) for make in (make_pipe, make_directory, make_link)}
+    words = []
+    for make, store in stores.items():
+        directory = store.run(tiny().run_id)
+        directory.path.mkdir(parents=True)
+        make(directory.path / ".lock", outside)
+        directory.write_spec(tiny())
+        directory.write_status({"state": "running", "step": 1})
+        words += [f"runs {store.path}", f"train regression {' '.join(TINY)} --out {store.path}"]
     code = "import sys; from unstuck.cli import main; print([main(words.split()) for words in sys.argv[1:]])"
-    words = [f"runs {store}", f"train regression {' '.join(TINY)} --out {store}"]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=100)
-    assert done.stdout.endswith("[0, 1]\n")
-    assert names(done.stderr, directory.path / ".lock")
+    assert done.stdout.endswith("[0, 1, 0, 1, 0, 1]\n")
+    for store in stores.values():
+        assert names(done.stderr, store.run(tiny().run_id).path / ".lock")
+        swept = run_sweep([tiny()], store, workers=0)
+        assert list(swept.failed) == [tiny().run_id]  # the others of a sweep would go on
     assert outside.read_text() == "mine"
-    swept = run_sweep([tiny()], Store(store), workers=0)
-    assert list(swept.failed) == [tiny().run_id]  # the others of a sweep would go on
 
 
 def test_the_lock_of_another_user_is_seen(tmp_path, monkeypatch):
@@ -170,12 +172,6 @@ def test_the_lock_of_another_user_is_seen(tmp_path, monkeypatch):
         monkeypatch.setattr("unstuck.store.locks.FileLock.acquire", denied)
         assert directory.is_locked()
     assert not directory.is_locked()
-
-
-def test_watch_can_be_imported_without_fcntl():
-    code = "import sys; sys.modules['fcntl'] = None; import unstuck; unstuck.Watch; import unstuck.runner.sweep"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 # -- YAML

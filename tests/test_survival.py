@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import norm, truncnorm
 
+from amounts import examples
 from unstuck.forecast import normal
 from unstuck.forecast.features import FAINT_GAIN, NAMES
 from unstuck.forecast.fitting import fit, log_likelihood
@@ -26,7 +27,7 @@ def truncated(now, mean, spread):
 
 
 @given(st.floats(1, 1e6), MEANS, SPREADS, st.floats(0, 1), st.floats(1.001, 50))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_probability_by_a_step_is_that_of_a_truncated_normal(now, mean, spread, share, times):
     survival = Survival(now, mean, spread, share)
     expected = share * truncated(now, mean, spread).cdf(math.log(times * now))
@@ -35,7 +36,7 @@ def test_the_probability_by_a_step_is_that_of_a_truncated_normal(now, mean, spre
 
 
 @given(st.floats(1, 1e6), MEANS, SPREADS, st.floats(0.01, 0.99))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_quantiles_are_where_the_probability_is(now, mean, spread, level):
     survival = Survival(now, mean, spread, 1.0)
     low, high = survival.interval(level)
@@ -63,7 +64,7 @@ def test_the_interval_holds_its_share_by_integration():
 
 
 @given(st.floats(1, 1e4), st.floats(0.01, 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_has_not_come_is_less_likely_by_the_rule_of_bayes(now, share):
     estimate = Estimate(math.log(500), 0.3, share)
     waits = share * norm.sf(math.log(now), math.log(500), 0.3)

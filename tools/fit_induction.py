@@ -22,7 +22,7 @@ import pandas as pd
 from unstuck.errors import BadInput
 from unstuck.files import write_text
 from unstuck.laws.induction import FILE, kind
-from unstuck.laws.power import fit_power_law
+from unstuck.laws.power import PowerLaw, fit_power_law
 from unstuck.laws.tables import at_threshold
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -57,15 +57,20 @@ def law_of(runs: pd.DataFrame) -> dict[str, Any] | None:
     except BadInput as e:
         print(f"no law of {kind(runs['burst'].max())} text: {e}", file=sys.stderr)
         return None
+    return as_fitted(law, formed, SIZES, LEVEL)
+
+
+def as_fitted(law: PowerLaw, formed: pd.DataFrame, sizes: Sequence[str], level: float) -> dict[str, Any]:
+    """A power law as `FittedLaw` takes it; `formed` has the runs whose event came."""
     return {
         "constant": law.constant,
         "exponents": law.exponents,
         "centre": law.centre.tolist(),
         "covariance": law.judged.covariance.tolist(),
         "variance": law.judged.new_run_variance,
-        "quantile": law.judged.quantile(LEVEL),
-        "level": LEVEL,
-        "ranges": {name: [float(formed[name].min()), float(formed[name].max())] for name in SIZES},
+        "quantile": law.judged.quantile(level),
+        "level": level,
+        "ranges": {name: [float(formed[name].min()), float(formed[name].max())] for name in sizes},
         "runs": law.n,
         "censored": law.censored,
     }

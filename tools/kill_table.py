@@ -8,7 +8,8 @@ Signals go to the process group, at moments that are drawn in steps of the runs.
 or differs.
 
 Processes are forked from this one, which has imported everything and computed nothing: starting Python and PyTorch 300
-times would take a quarter of an hour.
+times would take a quarter of an hour. The workers of
+the last `--spawned` kills are spawned, as those of a user's sweep are.
 """
 
 import argparse
@@ -39,6 +40,7 @@ TINY = [
     *("task.T=6", "task.d=2", "model.width=8", "model.heads=1", "model.qk=4", "optim.lr=1e-3", "train.probe_every=5"),
     *("train.thresholds=[]",),
 ]
+FORKED, SPAWNED = "forked", "spawned"
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 STEPS, SEEDS = 150, 3  # of each run, and runs of a sweep
 FURTHEST = 50  # steps, over all runs, from one kill to the next at most
@@ -49,6 +51,7 @@ PATIENCE = 120.0  # seconds after which a process counts as hung
 @dataclass
 class Kill:
     what: str  # sweep or run
+    workers: str  # of a sweep: forked or spawned; none of a run
     signal: str
     moment: str
     resumed_from: int
@@ -91,10 +94,11 @@ def words_of(seeds: range) -> list[str]:
     return [*TINY, f"train.max_steps={STEPS}", f"seed={','.join(map(str, seeds))}"]
 
 
-def command(words: list[str], out: Path) -> None:
-    """`unstuck sweep`, with workers that are forked too."""
-    fork = multiprocessing.get_context("fork")
-    pool.multiprocessing.get_context = lambda method=None: fork  # type: ignore[attr-defined]
+def command(words: list[str], out: Path, workers: str) -> None:
+    """`unstuck sweep`; its workers are forked from this process, or spawned as they are for a user."""
+    if workers == FORKED:
+        fork = multiprocessing.get_context("fork")
+        pool.multiprocessing.get_context = lambda method=None: fork  # type: ignore[attr-defined]
     sys.argv = ["unstuck", "sweep", "regression", *words, "--workers", "2", "--checkpoint", "0.03", "--out", str(out)]
     entry()
 
@@ -136,18 +140,18 @@ def is_lost(out: Path, before: dict[str, dict[str, Any]], saved: dict[str, int],
     return False
 
 
-def kill_sweeps(kills: int, seed: int, work: Path) -> Iterator[Kill]:
+def kill_sweeps(kills: int, seed: int, work: Path, workers: str) -> Iterator[Kill]:
     """Sweeps that are killed until they are over, one after the other; the signals take turns."""
     rng, done, number = random.Random(seed), 0, 0
     while done < kills:
-        out, words = work / f"sweep{number}", words_of(range(SEEDS * number, SEEDS * (number + 1)))
+        out, words = work / f"{workers}{number}", words_of(range(SEEDS * number, SEEDS * (number + 1)))
         number += 1
         rows: list[Kill] = []
         while done < kills:
             before = statuses(out)
             saved = {name: checkpoint_step(out / name) for name in before}
             target, jitter = progress(out) + rng.randint(1, FURTHEST), rng.uniform(0, 0.01)
-            process = forked(command, words, out)
+            process = forked(command, words, out, workers)
             over = False
             while not over and progress(out) < target:
                 over = bool(os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT))
@@ -162,9 +166,9 @@ def kill_sweeps(kills: int, seed: int, work: Path) -> Iterator[Kill]:
             ended(process)
             lost = is_lost(out, before, saved, asked=number_of != signal.SIGKILL)
             steps = sum(max(0, checkpoint_step(path.parent)) for path in out.glob("*/status.json"))
-            rows.append(Kill("sweep", number_of.name, f"step {moment}", steps, lost))
+            rows.append(Kill("sweep", workers, number_of.name, f"step {moment}", steps, lost))
             done += 1
-        finished = ended(forked(command, words, out)) == 0
+        finished = ended(forked(command, words, out, workers)) == 0
         calm = work / "calm"
         same = finished and ended(forked(as_undisturbed, words, out, calm)) == 0
         for row in rows:
@@ -227,7 +231,7 @@ def kill_operations(work: Path, every: int) -> Iterator[Kill]:
         finished = ended(forked(one_run, out)) == 0
         same = finished and ended(forked(same_run, calm, out)) == 0
         what = operations[place - 1].split(".partial")[0]
-        yield Kill("run", "SIGKILL", f"operation {place}: {_named(what)}", steps, steps < 0 or not killed, same)
+        yield Kill("run", "none", "SIGKILL", f"operation {place}: {_named(what)}", steps, steps < 0 or not killed, same)
         shutil.rmtree(out)
 
 
@@ -251,13 +255,18 @@ def same_run(calm: Path, out: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100, help="signals to sweeps")
+    parser.add_argument("--spawned", type=int, default=12, help="more signals, to sweeps whose workers are spawned")
     parser.add_argument("--every", type=int, default=1, help="kill the run at every so many file operations")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, default=Path("results/kills.csv"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as work:
-        rows = [*kill_sweeps(given.kills, given.seed, Path(work)), *kill_operations(Path(work), given.every)]
+        rows = [
+            *kill_sweeps(given.kills, given.seed, Path(work), FORKED),
+            *kill_sweeps(given.spawned, given.seed, Path(work), SPAWNED),
+            *kill_operations(Path(work), given.every),
+        ]
     with given.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Kill)], lineterminator="\n")
         writer.writeheader()

@@ -23,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 
 import fit_induction
+import fit_regression
 
 from unstuck.config.run import RunSpec
 from unstuck.papers.catalogue import available
@@ -189,8 +190,10 @@ BY_LAW = ("text-corpora",)  # figures whose tables rest on the law of induction 
 
 def write_results(figures: dict[str, list[TieredRun]], store: Store, new: set[str] | None) -> None:
     """Tables, pictures and claims of every figure whose runs are done and that `new` runs, or None for all, belong to;
-    the law of induction heads that follows from them; and what is left."""
+    the laws of regression and of induction heads that follow from them; and what is left."""
     write_figures(figures, store, new)
+    if fit_regression.refit():
+        print("the law of Transformers on regression has changed")
     if fit_induction.refit():
         print("the law of induction heads has changed")
         write_figures({name: figures[name] for name in BY_LAW if name in figures}, store, None)

@@ -16,9 +16,10 @@ those of a `Watch` the mean over all rows. Reading gives them today's names.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, float]
 Source = Literal["run", "watch", "foreign"]
@@ -157,7 +158,7 @@ def is_loss(column: str) -> bool:
     return _LOSS.search(column.lower()) is not None
 
 
-def renamed(frame: pd.DataFrame, source: Source | Callable[[], Source]) -> pd.DataFrame:
+def renamed(frame: "pd.DataFrame", source: Source | Callable[[], Source]) -> "pd.DataFrame":
     """A table with today's names for columns of earlier versions; `source` is called only if it has any."""
     old = [str(c) for c in frame if str(c).startswith(f"{OLD_ENTROPY}_")]
     if not old:

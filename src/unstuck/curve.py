@@ -6,12 +6,13 @@ This file and `columns.py` are the only ones that know how columns are named.
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from unstuck.arrays import Columns, columns_of, numeric
 from unstuck.columns import (
     ACCURACIES,
     ALIGNMENT,
@@ -32,6 +33,7 @@ from unstuck.errors import BadInput
 from unstuck.extras import require
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
@@ -53,16 +55,17 @@ class Curve:
         (['attention'], (1, 1), array([0.5]))
     """
 
-    def __init__(self, frame: pd.DataFrame) -> None:
-        """From a table with today's names and numbers in all columns; `from_frame` takes any other."""
-        self._frame = frame
+    def __init__(self, table: "pd.DataFrame | Columns") -> None:
+        """From a table, or arrays by name, with today's names and numbers in all columns; `from_frame` takes any
+        other table."""
+        self._columns: Columns = table if isinstance(table, dict) else columns_of(table)
         self._places: dict[str, dict[tuple[int, int], str]] = {}
-        for column in map(str, frame):
+        for column in self._columns:
             if found := place(column):
                 self._places.setdefault(found[0], {})[found[1:]] = column
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, source: Source = "foreign") -> "Curve":
+    def from_frame(cls, frame: "pd.DataFrame", source: Source = "foreign") -> "Curve":
         """From a table with a column `step`. `source` decides what an old `entropy_L_H` was: at the read-out position
         in our runs, the mean over rows in a `Watch` and elsewhere. Columns of text are left out; a step, a loss or a
         head's measure must be numbers."""
@@ -73,8 +76,10 @@ class Curve:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, float]]) -> "Curve":
-        """From rows as training and `Watch` write them."""
-        return cls(pd.DataFrame(list(rows)))
+        """From rows as training and `Watch` write them; NaN where a row lacks a column of others."""
+        rows = list(rows)
+        names = dict.fromkeys(name for row in rows for name in row)
+        return cls({str(name): numeric([row.get(name, np.nan) for row in rows]) for name in names})
 
     @classmethod
     def of(cls, curve: "Curve | pd.DataFrame") -> "Curve":
@@ -91,15 +96,24 @@ class Curve:
             )
         return cls.from_frame(curve)
 
-    def to_frame(self) -> pd.DataFrame:
+    @cached_property
+    def _frame(self) -> "pd.DataFrame":
+        import pandas as pd  # takes longer than most forecasts
+
+        return pd.DataFrame(self._columns, copy=False)
+
+    def to_frame(self) -> "pd.DataFrame":
         """A copy of the table, one column per measure."""
         return self._frame.copy()
 
     def __len__(self) -> int:
-        return len(self._frame)
+        return len(next(iter(self._columns.values()), ()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Curve) and self._frame.equals(other._frame)
+        if not isinstance(other, Curve) or self.columns != other.columns:
+            return False
+        pairs = ((mine, other._columns[name]) for name, mine in self._columns.items())
+        return all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -113,7 +127,7 @@ class Curve:
 
     @property
     def columns(self) -> list[str]:
-        return list(map(str, self._frame))
+        return list(self._columns)
 
     @property
     def steps(self) -> Array:
@@ -121,12 +135,12 @@ class Curve:
 
     def values(self, name: str) -> Array:
         """A number for each row, by the name under which it was logged."""
-        if name not in self._frame:
+        if name not in self._columns:
             raise BadInput("the curve", f"one with {', '.join(self.columns)}", f"one with {name}")
-        return self._frame[name].to_numpy(dtype=float)
+        return self._columns[name].astype(float)
 
     def has(self, *names: str) -> bool:
-        return all(name in self._frame for name in names)
+        return all(name in self._columns for name in names)
 
     @property
     def losses(self) -> list[str]:
@@ -137,7 +151,7 @@ class Curve:
     def loss_name(self) -> str | None:
         """The loss to judge by: on held-out data if that has enough values; `value` in a TensorBoard export."""
         named = sorted(self.losses, key=lambda c: not c.lower().endswith("loss"))  # before loss/auxiliary
-        ordered = list(dict.fromkeys([*(c for c in LOSSES if c in self._frame), *named]))
+        ordered = list(dict.fromkeys([*(c for c in LOSSES if c in self._columns), *named]))
         if not ordered:
             return next((c for c in self.columns if c.lower() == "value"), None)
         return next((c for c in ordered if np.isfinite(self.values(c)).sum() >= ENOUGH_ROWS), ordered[0])
@@ -151,7 +165,7 @@ class Curve:
     @property
     def accuracy(self) -> Array | None:
         """The accuracy, on held-out data if it was measured there."""
-        name = next((c for c in ACCURACIES if c in self._frame), None)
+        name = next((c for c in ACCURACIES if c in self._columns), None)
         return None if name is None else self.values(name)
 
     @property
@@ -211,8 +225,7 @@ class Curve:
 
     def flat(self, *measures: str) -> Array:
         """The heads of all layers side by side, one measure after the other, (rows, heads)."""
-        columns = [c for measure in measures for c in self._known(measure).values()]
-        return self._frame[columns].to_numpy(dtype=float)
+        return self._block([c for measure in measures for c in self._known(measure).values()])
 
     def groups(self, *, readout: bool = False) -> Array:
         """Attention of every head to each group of positions, (rows, layers, heads, groups): from all rows, or from the
@@ -237,7 +250,7 @@ class Curve:
 
     def best(self, measure: str) -> Array:
         """The highest value among the heads in each row; NaN in a row that has none."""
-        return self._frame[list(self._known(measure).values())].max(axis=1).to_numpy(dtype=float)
+        return np.fmax.reduce(self._block(list(self._known(measure).values())), axis=1)
 
     def best_head(self, measure: str) -> tuple[int, int]:
         """Layer and head with the highest value at the end."""
@@ -265,7 +278,10 @@ class Curve:
         return self._places[measure]
 
     def _block(self, columns: list[str]) -> Array:
-        return self._frame[columns].to_numpy(dtype=float)
+        out = np.empty((len(self), len(columns)))
+        for i, column in enumerate(columns):
+            out[:, i] = self._columns[column]
+        return out
 
     # -- parts
 
@@ -282,7 +298,7 @@ class Curve:
         return self._row(int(known[np.argmax(self.steps[known])]))
 
     def _row(self, i: int) -> Row:
-        return {str(k): float(v) for k, v in self._frame.iloc[i].items() if np.isfinite(v)}
+        return {name: float(values[i]) for name, values in self._columns.items() if np.isfinite(values[i])}
 
     def truncate(self, step: float) -> "Curve":
         """The rows up to a step: what was known then."""
@@ -290,12 +306,14 @@ class Curve:
 
     def rows(self, which: Any) -> "Curve":
         """Some of the rows: a mask, a slice or their numbers."""
-        chosen = self._frame.iloc[which] if isinstance(which, slice) else self._frame[np.asarray(which)]
-        return Curve(chosen)
+        if not isinstance(which, slice):
+            which = np.asarray(which)
+            which = which if which.size else which.astype(int)
+        return Curve({name: values[which] for name, values in self._columns.items()})
 
     def sorted(self) -> "Curve":
         """In the order of steps."""
-        return Curve(self._frame.sort_values(STEP, kind="stable"))
+        return self.rows(np.argsort(self.steps, kind="stable"))
 
     def complete(self, *measures: str) -> "Curve":
         """The rows in which every head of these measures has a number, with only the step and these heads: loggers
@@ -303,7 +321,7 @@ class Curve:
         kinds = [self._measured(measure) for measure in measures]
         names = [c for kind in kinds for c in kind]
         there = np.isfinite(self._block(names)).all(1) & all(kinds)
-        return Curve(self._frame.loc[there, [STEP, *names]])
+        return Curve({name: self._columns[name][there] for name in (STEP, *names)})
 
     def _measured(self, measure: str) -> list[str]:
         return [c for c in self._places.get(measure, {}).values() if np.isfinite(self.values(c)).any()]
@@ -341,7 +359,7 @@ class Curve:
         return iter(self.columns)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(pd.DataFrame, name):
+        if name.startswith("_") or not hasattr(self._frame, name):
             raise AttributeError(f"Curve has no attribute {name!r}")
         self._was_a_table()
         return getattr(self._frame, name)
@@ -351,8 +369,10 @@ class Curve:
         warnings.warn(message, FutureWarning, stacklevel=3)
 
 
-def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
+def _numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     """A table without its columns of text; steps, losses and measures of heads must be numbers."""
+    import pandas as pd
+
     text = [c for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
     if not text:
         return frame

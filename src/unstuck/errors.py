@@ -38,6 +38,18 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 
 
+def some(names: Iterable[str], most: int = 8) -> str:
+    """The first of many names, and how many more there are: a message is one sentence.
+
+    Examples:
+        >>> some(["T", "d", "B"]), some("abcde", most=2)
+        ('T, d, B', 'a, b and 3 more')
+    """
+    listed = list(map(str, names))
+    more = len(listed) - most
+    return ", ".join(listed) if more <= 1 else f"{', '.join(listed[:most])} and {more} more"
+
+
 def printable(text: str, *, breaks: bool = True) -> str:
     """`text` without what a terminal would obey: control characters, and those that turn the direction of writing, are
     written out; line breaks and tabs too, unless `breaks`. Names and texts of files may hold any.

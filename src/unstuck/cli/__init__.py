@@ -3,8 +3,10 @@
 
 import gc
 import io
+import re
 import signal
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -28,6 +30,7 @@ COMMANDS = {
     "fit": Command("unstuck.cli.fit", "Fit a power law to the plateaus of runs, including runs that did not emerge."),
     "train": Command("unstuck.cli.lab", "Train one run until it emerges, or until train.max_steps."),
     "sweep": Command("unstuck.cli.lab", "Run every combination of lists: task.T=16,32 task.d=8,16 is four runs."),
+    "keys": Command("unstuck.cli.keys", "List the settings of a preset: name, default, meaning, what is allowed."),
     "runs": Command("unstuck.cli.runs", "Show the table of runs in a store."),
     "forecast": Command(
         "unstuck.cli.forecast",
@@ -49,6 +52,9 @@ SUBCOMMANDS = {
     "bench forecast": Command("unstuck.cli.bench", "Compare forecasters on all runs of a store."),
 }
 
+WITH_KEYS = {"train", "sweep", "keys"}  # commands that take KEY=VALUE
+KEY = re.compile(r"--(?P<key>(task|model|optim|train|schedule)\.\w+|seed)(=(?P<value>.*))?", re.DOTALL)
+
 START = """\
 unstuck: how long a Transformer sits on a plateau, why, and how to get it off sooner.
 
@@ -59,10 +65,31 @@ Start with
   unstuck fit runs "d + T"                                     the law they follow
   unstuck report runs                                          one page about all of it: runs/report.html
 
-All commands: unstuck --help      A run of your own is stuck: unstuck forecast --help"""
+All commands: unstuck --help      All settings: unstuck keys regression
+A run of your own is stuck: unstuck forecast --help"""
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    """Options for the help: a flag takes no value, so that `<bool>` behind it says nothing."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.display_type_rich = lambda **_: None
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
 
 app = typer.Typer(
     name="unstuck",
+    cls=_Group,
     help="How long a Transformer sits on a plateau, why, and how to get it off sooner.",
     epilog="Start with: unstuck predict --T 512 --d 64",
     rich_markup_mode="rich",
@@ -94,7 +121,22 @@ class OnDemand(TyperCommand):
                 allowed = f"{' or '.join(more)}, or an option{nearest(word, more)}"
                 raise BadInput(f"the word after `unstuck {name}`", word, allowed)
             name = info_name = f"{name} {word}"
+        if name in WITH_KEYS:
+            args = list(as_keys(args))
         return load(name).make_context(info_name, args, parent, **extra)
+
+
+def as_keys(words: list[str]) -> Iterator[str]:
+    """--task.T=16 and --task.T 16 as task.T=16; all other words as they are."""
+    rest = iter(words)
+    for word in rest:
+        found = KEY.fullmatch(word)
+        if found is None:
+            yield word
+        elif found["value"] is None:
+            yield f"{found['key']}={next(rest, '')}"
+        else:
+            yield word.removeprefix("--")
 
 
 def words_after(name: str) -> list[str]:
@@ -109,7 +151,7 @@ def load(name: str) -> Any:
         require(extra, f"unstuck {name}")
     usage = " | ".join(["[OPTIONS]", *(f"{word} [OPTIONS]" for word in words_after(name))])
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    alone.command(name, options_metavar=usage)(getattr(import_module(module), name.rpartition(" ")[2]))
+    alone.command(name, cls=_Command, options_metavar=usage)(getattr(import_module(module), name.rpartition(" ")[2]))
     return typer.main.get_command(alone)
 
 

@@ -7,40 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from unstuck.attach.trackers import TensorBoardTracker, WandbTracker
-from unstuck.config import load_spec
-from unstuck.config.load import shipped
+from unstuck.config import RunSpec, load_spec
 from unstuck.errors import BadInput
 from unstuck.runner.cost import predicted_cost
 from unstuck.runner.execute import execute
 from unstuck.runner.interrupts import interrupts
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.runner.on_ray import run_on_ray
-from unstuck.runner.sweep import expand, run_sweep
+from unstuck.runner.sweep import expand, run_sweep, split_values
 from unstuck.store.store import Store
 from unstuck.view.run_costs import explain_run_costs
 from unstuck.view.terminal import explain_run, live
 
 from .common import Json, bar, processes, real, say, show, warnings_as_sentences, whole
-
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
-]
-
-
-def _shipped(incomplete: str) -> list[str]:
-    """For the shell's completion."""
-    return [name for name in shipped() if name.startswith(incomplete)]
-
-
-Spec = Annotated[
-    str,
-    typer.Argument(
-        metavar="SPEC",
-        help=f"A shipped name ({', '.join(shipped())}), a YAML file, or a .py file with your own task.",
-        show_default=False,
-        autocompletion=_shipped,
-    ),
-]
+from .spec_words import Overrides, Spec
 
 
 def train(
@@ -73,7 +53,7 @@ def train(
 
       unstuck train text task.burst=0.25 task.corpus=notes.txt
     """
-    run = load_spec(spec, overrides or [])
+    run = _one_spec(spec, overrides or [])
     if dry_run:
         print_run_costs([run], as_json)
         return
@@ -99,6 +79,17 @@ def train(
         print(json.dumps(done.as_dict()))
         return
     explain_run(run, done, out)
+
+
+def _one_spec(spec: str, words: list[str]) -> RunSpec:
+    """The specification of one run; a list of values that is refused is one for a sweep."""
+    try:
+        return load_spec(spec, words)
+    except BadInput as e:
+        lists = [word for word in words if word.partition("=")[0] == e.field and len(split_values(word)) > 1]
+        if not lists:
+            raise
+        raise BadInput(e.field, e.value, f"one value; for several: unstuck sweep {spec} {lists[0]}") from e
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:

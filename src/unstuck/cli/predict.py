@@ -2,15 +2,23 @@
 
 import json
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from unstuck.laws.regression import THRESHOLD, Sizes, TransformerLaw
 from unstuck.theory import Flow, blow_up_time, escape_time, finish_time, plateau_estimate, rate
 from unstuck.theory.setting import check_threshold
 from unstuck.view.prediction import explain_prediction
 
 from .common import Json, named_options, real, whole
+
+
+def _transformer(T: int, d: int, B: int, p: float, threshold: float) -> dict[str, Any] | None:
+    """What the law of our Transformers expects, in steps; None where they were not trained."""
+    if p > 0 or threshold != THRESHOLD:
+        return None
+    return TransformerLaw.read().predict(Sizes(T, d, B))
 
 
 def predict(
@@ -46,7 +54,8 @@ def predict(
 
     The problem is single-location regression (Zucchet et al. 2025): the target depends on one of T tokens, and
     the toy model y = W sum softmax(a) x has to find which one. The answer integrates the model's gradient flow. Times
-    are training times: steps times learning rate.
+    are training times: steps times learning rate. Beside it stands what the power law of our Transformers expects, in
+    steps.
 
     [bold]Examples[/bold]
 
@@ -78,6 +87,7 @@ def predict(
         "B": B,
         "p": p,
         "reason": plateau.reason,
+        "transformer": _transformer(T, d, B, p, threshold),
     }
     if as_json:
         print(json.dumps(answer))

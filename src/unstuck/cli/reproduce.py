@@ -1,6 +1,7 @@
 """`unstuck reproduce`: the papers' figures."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,14 +9,17 @@ import typer
 
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.papers.catalogue import available, entries
+from unstuck.papers.cost_table import cost_of
 from unstuck.papers.figure import FigureModule, Profile, is_trained, load, overall
 from unstuck.papers.lab import plan
 from unstuck.papers.reproduce import reproduce as reproduce_one
 from unstuck.papers.reproduce import reproduce_all
-from unstuck.view.figures import explain_figures, explain_plan
+from unstuck.view.figures import estimate, explain_figures, explain_plan
 
-from .common import Json, bar, processes, whole
+from .common import Json, bar, processes, say, whole
 from .figures import known_profile
+
+ASK_HOURS = 1.0  # of computing, from which on a person is asked first
 
 
 def _names_starting(incomplete: str) -> list[str]:
@@ -41,7 +45,7 @@ def reproduce(
             metavar="quick|cpu|paper",
             help="Minutes, hours on two cores, or the paper's own grid. Theory figures run in full.",
         ),
-    ] = "cpu",
+    ] = "quick",
     workers: Annotated[
         int,
         typer.Option("--workers", parser=whole, metavar="INT", help="Processes for `all`; 0 means one for each core."),
@@ -49,11 +53,13 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run and how long it takes, and stop.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of computing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Reproduce a figure: data, picture, comparison.
 
-    Writes the data (CSV), the picture (PNG, PDF) and a JSON file with our numbers beside the paper's.
+    Writes the data (CSV), the picture (PNG, PDF) and a JSON file with our numbers beside the paper's. Says first how
+    long that takes, and asks on a terminal if it is more than an hour; a script is not asked.
 
     [bold]Examples[/bold]
 
@@ -62,6 +68,8 @@ def reproduce(
       unstuck reproduce theory --out figures && unstuck report figures
 
       unstuck reproduce fig3-left --profile cpu --dry-run
+
+      unstuck reproduce fig3-left --profile cpu --yes
     """
     chosen = known_profile(profile)
     many = processes(workers)
@@ -69,6 +77,7 @@ def reproduce(
     if dry_run:
         _print_plan({name: plan(module, chosen) for name, module in found.items()}, chosen, as_json)
         return
+    _announce(figure, list(found), chosen, many, yes)
     _make_directory(out)
     results = _reproduced(found, chosen, out, many)
     if not results:
@@ -86,6 +95,17 @@ def _chosen(figure: str) -> dict[str, FigureModule]:
     if figure != "theory":
         return found
     return {n: f for n, f in found.items() if not is_trained(f) and entries()[n].needs.startswith("theory")}
+
+
+def _announce(figure: str, names: list[str], profile: Profile, many: int, yes: bool) -> None:
+    """Say on stderr what it takes; on a terminal, ask whether to spend hours."""
+    costs = [cost_of(name, profile) for name in names]
+    hours = sum(cost.cpu_hours for cost in costs) / many
+    say(estimate(figure, profile, sum(cost.runs for cost in costs if cost.is_trained), hours, many))
+    asked = hours > ASK_HOURS and not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if asked and not typer.confirm("Finished runs are kept when it is stopped. Start?", err=True):
+        say("nothing was run.")
+        raise typer.Exit(1)
 
 
 def _make_directory(out: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unstuck.errors import BadInput
-from unstuck.store.store import Store
+from unstuck.store.index import RunIndex
 from unstuck.view.runs import explain_runs
 
 from .common import Json, show, warnings_as_sentences
@@ -22,10 +22,10 @@ def runs(
     if not directory.is_dir():
         raise BadInput("DIR", str(directory), "a directory of runs; `unstuck train regression --out DIR` makes one")
     with warnings_as_sentences():
-        table = Store(directory).table()
+        table = RunIndex(directory).look()
     if as_json:
-        print(json.dumps({"runs": json.loads(table.to_json(orient="records"))}))
+        print(json.dumps({"runs": json.loads(table.frame.to_json(orient="records"))}))
     elif as_csv:
-        show(table.to_csv(index=False).removesuffix("\n"))
+        show(table.frame.to_csv(index=False).removesuffix("\n"))
     else:
-        explain_runs(table, directory)
+        explain_runs(table.cells, directory)

@@ -16,6 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from unstuck.config.names import shown_name, stored_name
 from unstuck.config.plain_yaml import LARGEST, NotPlain, plain_yaml
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
 from unstuck.errors import BadInput, InvalidCombination, nearest
@@ -137,7 +138,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
         old = out.get(key)
         out[key] = value
         if isinstance(old, dict) and isinstance(value, dict):
-            same = key == "optim" or value.get("name", old.get("name")) == old.get("name")
+            same = key == "optim" or stored_name(value.get("name", old.get("name"))) == stored_name(old.get("name"))
             out[key] = {**old, **value} if same else value
     return out
 
@@ -152,7 +153,7 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         given = _section(raw, section)
         default = {"task": "single_location", "model": "transformer"}[section]
         name = given.pop("name", default)
-        parts[f"{section}_name"] = name
+        parts[f"{section}_name"] = name = stored_name(name) if section == "task" else name
         parts[section] = check(find_class(section, name), given, section)
     for section, kind in (("optim", OptimSpec), ("train", TrainSpec), ("schedule", ScheduleSpec)):
         parts[section] = check(kind, _section(raw, section), section)
@@ -252,12 +253,14 @@ def find_class(section: str, name: Any) -> type:
     for point in entry_points(group=package):
         if point.name == name:
             return point.load()
-    raise BadInput(f"{section}.name", name, f"one of {', '.join(names)}" + nearest(name, names))
+    shown = sorted(map(shown_name, names))
+    raise BadInput(f"{section}.name", name, f"one of {', '.join(shown)}" + nearest(name, shown))
 
 
 def own_class(section: str, name: Any) -> type | None:
     """The task or model of that name that comes with the package; None for any other, so that a stored name runs
     nobody's code."""
+    name = stored_name(name) if section == "task" else name
     if name not in _own_names(section):
         return None
     module = importlib.import_module(f"{PACKAGES[section]}.{name}")

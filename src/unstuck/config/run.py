@@ -33,17 +33,19 @@ def _optimizer(name: Any) -> Any:
     )
 
 
-OptimizerName = Annotated[str, BeforeValidator(_optimizer)]
+OptimizerName = Annotated[
+    str, BeforeValidator(_optimizer), Field(description=f"{', '.join(OPTIMIZERS)}, or a .py file with your own")
+]
 
 
 @dataclass(frozen=True, kw_only=True, config=_FORBID)
 class OptimSpec:
     """The optimiser: the paper's Adam, AdamW, SGD with optional momentum, or a class of your own from a .py file."""
 
-    name: OptimizerName = "adam"
-    lr: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1e-4
+    name: OptimizerName = "adam"  # of the optimiser
+    lr: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1e-4  # learning rate
     momentum: Fraction = 0.0  # SGD only
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # how strongly weights are drawn to 0
 
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # largest norm of a gradient; 0 means any
     patience: Annotated[int, Field(ge=0, le=10**6)] = 0  # passes without progress before the rate is halved; 0: never
@@ -61,7 +63,7 @@ class ScheduleSpec:
 
     #: By `key`; raised when the losses of a stored run with that key would give another repetition.
     versions: ClassVar[dict[str, int]] = {"p": 6, "B": 5}
-    name: Literal["none", "adaptive"] = "none"
+    name: Literal["none", "adaptive"] = "none"  # adaptive: repetition while the loss is on a plateau
     key: Literal["p", "B"] = "p"  # what is raised: cross-sample repetition, or copies in the context
     most: Positive = 0.5  # by how much at most
     patience: Annotated[int, Field(ge=10, le=10**6)] = 100  # steps on which a plateau is judged
@@ -78,13 +80,13 @@ class TrainSpec:
     version: ClassVar[int] = 1  # of the training loop and its optimisers; raised when the numbers of a run change
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
     threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    device: Literal["cpu", "cuda", "auto"] = "cpu"  # auto: a GPU if there is one
     #: Precision of products of float32 matrices, as in torch.set_float32_matmul_precision; high allows TF32 on a GPU.
     matmul: Literal["highest", "high", "medium"] = "highest"
     #: Steps between reads of the training loss, each of which makes a GPU wait; 0: 1 on a CPU, 20 on a GPU.
     read_every: Annotated[int, Field(ge=0, le=10**6)] = 0
     gpu: Annotated[float, Field(gt=0, le=8)] = 1.0  # share of a GPU that a run on a cluster asks for
-    max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000
+    max_steps: Annotated[int, Field(ge=1, le=10**9)] = 50_000  # after which a run ends in any case
     #: Of the measure that decides emergence; none: run to the end.
     thresholds: Annotated[tuple[Positive, ...], BeforeValidator(_several)] = (0.1,)
     after: Steps = 0  # steps to go on after the last threshold is crossed

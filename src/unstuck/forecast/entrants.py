@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
+from unstuck.config.names import shown_name
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
@@ -272,7 +273,7 @@ def _of(survival: Survival) -> Prediction:
 
 
 def _formula(run: MeasuredRun) -> str | None:
-    return FORMULAS.get(run.family.partition(",")[0])
+    return FORMULAS.get(shown_name(run.family.partition(",")[0]))
 
 
 def _setting(run: MeasuredRun) -> str:

@@ -9,10 +9,9 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from unstuck.columns import STEP, pattern
 from unstuck.curve import Curve
@@ -25,6 +24,9 @@ from .loss import closed, from_loss, if_diverged
 from .model import Model, shipped
 from .outcome import Forecast, Notes, Outcome
 from .survival import Estimate, Survival, combine
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REFUTED = 0.99  # probability given to what has not happened, from which on a law is left out
 LIKELY = 0.95  # that a run of which a law speaks emerges, unless it is given with the law
@@ -87,9 +89,9 @@ class Forecaster:
 
     def forecast(self) -> Forecast:
         """From the rows so far."""
-        return self.predict(Curve.of(pd.DataFrame(self.rows)))
+        return self.predict(Curve.of(Curve.from_rows(self.rows).to_frame()))  # a table may have names of old columns
 
-    def predict(self, curve: Curve | pd.DataFrame) -> Forecast:
+    def predict(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """From a curve up to its last row: from the attention of its heads, and from the loss, if there is one, which
         shows whether the event has come or the run has diverged. From the loss alone where no heads are measured."""
         curve = Curve.of(curve).sorted()
@@ -101,17 +103,17 @@ class Forecaster:
         unfitted = said.outcome is Outcome.NO_SIGN and said.notes.calibrated_on is None  # as heads of language models
         return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
 
-    def told(self, curve: Curve | pd.DataFrame) -> Forecast:
+    def told(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """The old name of `predict`."""
         warnings.warn("Forecaster.told is now Forecaster.predict", FutureWarning, stacklevel=2)
         return self.predict(curve)
 
-    def of_curve(self, curve: Curve | pd.DataFrame) -> Forecast:
+    def of_curve(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """The old name of `from_attention`."""
         warnings.warn("Forecaster.of_curve is now Forecaster.from_attention", FutureWarning, stacklevel=2)
         return self.from_attention(curve)
 
-    def from_attention(self, curve: Curve | pd.DataFrame) -> Forecast:
+    def from_attention(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """From the attention of a curve up to its last row, whatever its loss shows."""
         curve = Curve.of(curve).sorted()
         if not len(curve):
@@ -216,12 +218,12 @@ def _checked(kind: Kind, curve: Curve) -> Curve:
     """The rows of a kind, whose measures are fractions, from 0 to 1."""
     rows = kind.rows(curve)
     what = "as a fraction of the entropy of uniform attention" if kind.blind else "as a fraction of all attention"
-    measured = rows.to_frame().drop(columns=STEP)
-    low, high = measured.min(), measured.max()
-    for extreme, wrong in ((high, high > 1 + ROUNDING), (low, low < -ROUNDING)):
-        if wrong.any():
-            column = str(wrong.idxmax())
-            raise BadInput(column, f"{extreme[column]:.4g}", f"from 0 to 1, {what}")
+    for column in rows.columns:
+        values = rows.values(column)
+        low, high = float(values.min()), float(values.max())
+        if column != STEP and (high > 1 + ROUNDING or low < -ROUNDING):
+            wrong = high if high > 1 + ROUNDING else low
+            raise BadInput(column, f"{wrong:.4g}", f"from 0 to 1, {what}")
     return rows
 
 

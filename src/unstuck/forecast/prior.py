@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from unstuck.config.load import own_class
+from unstuck.config.names import shown_name
 from unstuck.config.run import OptimSpec, TrainSpec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
@@ -19,7 +20,7 @@ from unstuck.laws.tables import at_threshold
 from ._old import old_names
 from .events import ExitRule
 
-FORMULAS = {"single_location": "d + T/B", "recall": "tokens + pairs"}
+FORMULAS = {"regression": "d + T/B", "recall": "tokens + pairs"}
 DEFAULTS = {f.name: f.default for f in fields(OptimSpec) if f.name != "name"}
 #: Settings that do not change the dynamics of a run.
 WITHOUT_EFFECT = {"seed", "run_id", *(f.name for f in fields(TrainSpec))} - {"batch"}
@@ -151,7 +152,7 @@ def prior_of(
 ) -> tuple[float, float, float, str]:
     """What the law of those runs of a table that are like this one predicts for it, as `SizeLaw.predict` gives it. With
     their curves, by run id, it is a law of first exits; without, of the column `plateau_steps`."""
-    formula = formula or FORMULAS.get(str(mine.get("task")))
+    formula = formula or FORMULAS.get(shown_name(str(mine.get("task"))))
     if formula is None:
         raise BadInput("--formula", "missing", f"given for the task {mine.get('task')!r}, such as 'T + d'")
     lacks = sorted(set(settings_named(formula)) - set(mine))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unstuck.errors import BadInput, nearest
+from unstuck.errors import BadInput, nearest, some
 
 Array = NDArray[np.float64]
 
@@ -87,6 +87,18 @@ def _split(formula: str) -> list[str]:
 
 
 def _expression(text: str, formula: str) -> ast.expr:
+    """One term as a tree, of which every node is allowed."""
+    tree = _tree(text, formula)
+    for node in ast.walk(tree):
+        if refusal := _refusal(node):
+            raise BadInput("formula", formula, refusal)
+    if not _names(tree):
+        raise BadInput("formula", formula, f"made of terms that name a column; {text!r} names none")
+    return tree
+
+
+def _tree(text: str, formula: str) -> ast.expr:
+    """A term as Python reads it, if it is not nested too deeply to walk."""
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
@@ -96,20 +108,25 @@ def _expression(text: str, formula: str) -> ast.expr:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     if level:
         raise BadInput("formula", formula, f"nested at most {_DEEPEST} levels deep")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
-            hint = "; write a power as **" if isinstance(node.op, ast.BitXor) else ""
-            raise BadInput("formula", formula, _ALLOWED + hint)
-        if isinstance(node, ast.Call) and not _is_known_call(node):
-            name = ast.unparse(node.func)
-            raise BadInput("formula", formula, _ALLOWED + nearest(name, _FUNCTIONS))
-        if isinstance(node, ast.Constant) and not _is_number(node.value):
-            raise BadInput("formula", formula, _ALLOWED)
-        if not isinstance(node, _NODES) or (isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)):
-            raise BadInput("formula", formula, _ALLOWED)
-    if not _names(tree):
-        raise BadInput("formula", formula, f"made of terms that name a column; {text!r} names none")
     return tree
+
+
+def _refusal(node: ast.AST) -> str | None:
+    """What is allowed, for a node that is not."""
+    match node:
+        case ast.BinOp(op=ast.BitXor()):
+            return f"{_ALLOWED}; write a power as **"
+        case ast.BinOp(op=op):
+            allowed = type(op) in _OPERATORS
+        case ast.Call() if not _is_known_call(node):
+            return _ALLOWED + nearest(ast.unparse(node.func), _FUNCTIONS)
+        case ast.Constant(value=value):
+            allowed = _is_number(value)
+        case ast.Attribute(value=of):
+            allowed = isinstance(of, ast.Name)
+        case _:
+            allowed = isinstance(node, _NODES)
+    return None if allowed else _ALLOWED
 
 
 def _names(node: ast.AST) -> list[str]:
@@ -154,7 +171,7 @@ def column(name: str, table: Mapping[str, Any]) -> Array:
     names = [str(n) for n in table]
     found = [n for n in (name, name.rpartition(".")[2]) if n in names] or [n for n in names if n.endswith(f".{name}")]
     if not found:
-        raise BadInput("formula", name, f"made of the table's columns: {', '.join(names)}" + nearest(name, names))
+        raise BadInput("formula", name, f"made of the table's columns: {some(names)}" + nearest(name, names))
     try:
         return np.asarray(table[found[0]], dtype=float)
     except (TypeError, ValueError) as e:

@@ -95,19 +95,19 @@ class FittedLaw:
     variance: float  # of the log steps of a new run about the law
     quantile: float  # of Student's t, for the interval
     level: float
-    ranges: dict[str, tuple[float, float]]  # of batch, context and burst
+    ranges: dict[str, tuple[float, float]]  # of the sizes
     runs: int
     censored: int
 
-    def predict(self, setting: Setting) -> tuple[float, float, float]:
-        """Steps, and the interval of a new run."""
+    def predict(self, setting: Any) -> tuple[float, float, float]:
+        """Steps, and the interval of a new run, for sizes that `setting` has by the names of the terms."""
         logs = np.log([getattr(setting, name) for name in self.exponents])
         middle = math.log(self.constant) + float(logs @ list(self.exponents.values()))
         row: NDArray[np.float64] = np.array([1.0, *(logs - self.centre)])
         half = self.quantile * math.sqrt(row @ np.array(self.covariance) @ row + self.variance)
         return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
-    def outside(self, setting: Setting) -> list[str]:
+    def outside(self, setting: Any) -> list[str]:
         """What lies outside the measured range, in words."""
         return [
             f"{name} {getattr(setting, name):g} is outside the measured {low:g} to {high:g}"

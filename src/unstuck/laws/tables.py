@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from unstuck.columns import STEP
-from unstuck.errors import BadInput, nearest
+from unstuck.config.names import shown_name
+from unstuck.errors import BadInput, nearest, some
 from unstuck.store.parquet import read_parquet
 from unstuck.store.store import Store
 
@@ -37,6 +38,8 @@ def read_table(source: str | Path) -> pd.DataFrame:
         ) from e
     if table.empty:
         raise BadInput("source", str(source), "a table with at least one row")
+    if "task" in table:  # of earlier versions, or written by hand
+        table = table.assign(task=table["task"].map(shown_name))
     return one_row_a_run(plain_status(table))
 
 
@@ -84,13 +87,13 @@ def where(table: pd.DataFrame, conditions: Iterable[str]) -> pd.DataFrame:
         name, sign, text = _condition(condition)
         column = name if name in table else name.rpartition(".")[2]
         if column not in table:
-            raise BadInput("where", name, f"a column of the table: {', '.join(table)}" + nearest(name, table))
+            raise BadInput("where", name, f"a column of the table: {some(table)}" + nearest(name, table))
         values = table[column]
         if sign not in ("=", "!="):
             values = _ordered(values, condition)
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
         try:
-            wanted: Any = float(text) if numeric else text.lower()
+            wanted: Any = float(text) if numeric else shown_name(text.lower()) if column == "task" else text.lower()
         except ValueError as e:
             raise BadInput("where", condition, f"a comparison of {column} with a number") from e
         table = table[_COMPARE[sign](values if numeric else values.astype(str).str.lower(), wanted)]

@@ -26,13 +26,13 @@ class GPT:
 
     version: ClassVar[int] = 1  # raised when what a run computes changes
 
-    layers: Annotated[int, Field(ge=1, le=1024)] = 2
-    heads: Annotated[int, Field(ge=1, le=1024)] = 4
-    width: Annotated[int, Field(ge=1, le=65_536)] = 128
+    layers: Annotated[int, Field(ge=1, le=1024)] = 2  # blocks of attention and perceptron
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4  # of each layer
+    width: Annotated[int, Field(ge=1, le=65_536)] = 128  # of the residual stream
     mlp: bool = True  # a perceptron after each attention
     mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4  # its width over the model's
     layer_norm: bool = True  # before attention and perceptron, and before the read-out
-    positions: Literal["learned", "rotary", "none"] = "learned"
+    positions: Literal["learned", "rotary", "none"] = "learned"  # how a token's place is told
     tied: bool = True  # the read-out is the embedding's transpose
 
     @model_validator(mode="after")

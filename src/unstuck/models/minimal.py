@@ -33,8 +33,8 @@ class Minimal:
 
     version: ClassVar[int] = 1  # raised when what a run computes changes
 
-    heads: Annotated[int, Field(ge=1, le=1024)] = 3
-    layers: Literal[1, 2] = 1
+    heads: Annotated[int, Field(ge=1, le=1024)] = 3  # of each layer
+    layers: Literal[1, 2] = 1  # of attention
     query: Literal["xavier"] | Scale = "xavier"  # initial queries: Xavier, or uniform in ± this
     value: Literal["xavier"] | Scale = "xavier"  # initial values
     context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0: the whole sequence

@@ -35,11 +35,11 @@ class PostNorm:
 
     version: ClassVar[int] = 2  # raised when what a run computes changes
 
-    layers: Annotated[int, Field(ge=1, le=64)] = 1
-    heads: Annotated[int, Field(ge=1, le=1024)] = 3
-    width: Annotated[int, Field(ge=1, le=65_536)] = 255
+    layers: Annotated[int, Field(ge=1, le=64)] = 1  # blocks of attention and perceptron
+    heads: Annotated[int, Field(ge=1, le=1024)] = 3  # of each layer
+    width: Annotated[int, Field(ge=1, le=65_536)] = 255  # of the residual stream
     mlp: Annotated[int, Field(ge=1, le=65_536)] = 64  # width of the perceptron
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share of values that is left out in training
     context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0: the whole sequence
 
     def build(self, task: Task, rng: torch.Generator) -> "PostNormModule":

@@ -21,7 +21,7 @@ class Toy:
     def build(self, task: Task, rng: torch.Generator) -> "ToyAttention":
         if not isinstance(task, SingleLocation) or task.position == "random" or task.feature:
             raise InvalidCombination(
-                "model.name = toy attends to positions, not tokens: it needs single_location with task.position=last "
+                "model.name = toy attends to positions, not tokens: it needs regression with task.position=last "
                 "(or fixed) and task.feature=false"
             )
         return ToyAttention(task.T, task.d)

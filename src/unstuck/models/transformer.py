@@ -27,20 +27,20 @@ class Transformer:
 
     version: ClassVar[int] = 1  # raised when what a run computes changes
 
-    layers: Annotated[int, Field(ge=1, le=1024)] = 2
-    heads: Annotated[int, Field(ge=1, le=1024)] = 4
-    width: Annotated[int, Field(ge=1, le=65_536)] = 256
+    layers: Annotated[int, Field(ge=1, le=1024)] = 2  # blocks of attention and perceptron
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4  # of each layer
+    width: Annotated[int, Field(ge=1, le=65_536)] = 256  # of the residual stream
     qk: Annotated[int, Field(ge=1, le=65_536)] = 64  # dimension of queries, keys and values of a head
-    mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4
+    mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4  # width of the perceptron over the model's
     mlp: bool = True  # a perceptron after each attention
     skip: bool = True  # residual connections
     layer_norm: bool = False  # before attention and perceptron, and before the read-out
-    causal: bool = False
-    activation: Literal["gelu", "relu"] = "gelu"
+    causal: bool = False  # may a token see only those before it?
+    activation: Literal["gelu", "relu"] = "gelu"  # of the perceptron
     init: Literal["default", "xavier"] = "default"  # of every linear map; default: PyTorch's
     embedding: Literal["linear", "normal"] = "linear"  # initial token vectors: as a linear map, or N(0, 1)
     read: Literal["last", "mean"] = "last"  # where the output is read
-    positions: Literal["sinusoidal", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "none"] = "sinusoidal"  # how a token's place is told
 
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
         """The module for a task, with initial weights drawn from `rng`."""

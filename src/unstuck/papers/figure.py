@@ -16,6 +16,7 @@ table, such as a law, is a function marked `@once`.
 
 import functools
 import importlib
+import re
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -98,9 +99,9 @@ def load(name: str) -> FigureModule:
     """The figure called `name`: by its file, or by an entry point `unstuck.figures` of another package."""
     known = entries()
     if name not in known:
-        raise BadInput(
-            "figure", name, "a figure that `unstuck figures` lists, 'theory' or 'all'" + nearest(name, [*known, "all"])
-        )
+        alike = [figure for figure in known if re.fullmatch(re.escape(name) + "[-a-z]+", figure)]
+        meant = f"; did you mean {', '.join(alike)}?" if len(alike) > 1 else nearest(name, [*known, "all"])
+        raise BadInput("figure", name, f"a figure that `unstuck figures` lists, 'theory' or 'all'{meant}")
     if not is_available(name):
         raise BadInput("figure", name, f"one that is available; this one still needs {known[name].needs}")
     if name in from_packages():

@@ -13,7 +13,7 @@ from typing import Any
 
 from unstuck.config.run import RunSpec
 from unstuck.curve import Curve
-from unstuck.errors import InvalidCombination
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.probes.circuit import find_circuit, has_heads
 from unstuck.probes.induction_circuit import find_induction_circuit
 from unstuck.probes.maps import attention_table
@@ -75,11 +75,15 @@ def execute(
             return None
         if (found := _known(spec, directory)) is not None:
             return Executed(spec.run_id, found, cached=True)
-        with named_files(spec):
-            spec.task.prepare(store.path / CACHE)
-            try_out(spec)
-            session = _Session(spec, directory, checkpoint_seconds)
-            return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
+        try:
+            with named_files(spec):
+                spec.task.prepare(store.path / CACHE)
+                try_out(spec)
+                session = _Session(spec, directory, checkpoint_seconds)
+                return Executed(spec.run_id, session.train(stop, on_row, keep), cached=False)
+        except BadInput:
+            directory.remove_unless_begun()
+            raise
 
 
 def _known(spec: RunSpec, directory: RunDirectory) -> Result | None:

@@ -29,7 +29,7 @@ def expand(source: str, words: Iterable[str]) -> list[RunSpec]:
     choices = []
     for word in words:
         key, equals, values = word.partition("=")
-        choices.append([f"{key}{equals}{v}" for v in _split(values)] if equals else [word])
+        choices.append([f"{key}{equals}{v}" for v in split_values(values)] if equals else [word])
     count = math.prod(map(len, choices))
     if count > MAX_RUNS:
         raise BadInput("sweep", f"{count} runs", f"at most {MAX_RUNS}")
@@ -37,7 +37,7 @@ def expand(source: str, words: Iterable[str]) -> list[RunSpec]:
     return [build_spec(merge(base, parse_overrides(words))) for words in itertools.product(*choices)]
 
 
-def _split(text: str) -> list[str]:
+def split_values(text: str) -> list[str]:
     """Cut at commas outside brackets."""
     pieces, depth = [""], 0
     for c in text:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +32,9 @@ from unstuck.store.reading import (
     version_of,
     warn_damaged,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal["curves", "maps"]
 KINDS: tuple[Kind, ...] = ("curves", "maps")
@@ -107,10 +109,10 @@ class ArchivedRun:
         group = self._group(kind)
         return group.select(names).filter(pc.equal(group["run_id"], self.run_id))
 
-    def table(self, kind: Kind, needed: set[str]) -> pd.DataFrame | None:
+    def table(self, kind: Kind, needed: set[str]) -> "pd.DataFrame | None":
         """The same as `reading.read_table` of the run's own file."""
 
-        def read() -> pd.DataFrame | None:
+        def read() -> "pd.DataFrame | None":
             rows = self.rows(kind)
             return None if rows is None else rows.to_pandas()
 

@@ -7,11 +7,13 @@ is the one that `pd.DataFrame(rows)` makes, with the same types and the same ord
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Codes = NDArray[np.int32]
 Places = NDArray[np.int64] | NDArray[np.bool_]
@@ -60,9 +62,20 @@ class Column:
     def rows_with(self, text: str) -> NDArray[np.int64]:
         return np.flatnonzero(self.codes == self.texts.index(text)) if text in self.texts else np.array([], np.int64)
 
+    def distinct(self) -> list[Any]:
+        """The distinct values; as many as there are texts."""
+        return list(json.loads(f"[{','.join(self.texts)}]"))
+
+    def values(self) -> list[Any]:
+        """The value of each row; None where it has none."""
+        values = [*self.distinct(), None]  # where the codes' -1 finds it
+        return [values[code] for code in self.codes.tolist()]
+
     def array(self) -> Any:
         """The values, with the type that pandas finds for them."""
-        values = json.loads(f"[{','.join(self.texts)}]")
+        import pandas as pd  # the table that is printed does without
+
+        values = self.distinct()
         if (self.codes < 0).any():
             values.append(np.nan)  # where the codes' -1 finds it
         return pd.Series(values).array.take(self.codes)
@@ -104,11 +117,13 @@ class Cells:
     def assign(self, name: str, column: Column) -> "Cells":
         return Cells(self.keys, {**self.columns, name: column})
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """The same as `pd.DataFrame(rows)`."""
-        return pd.DataFrame({name: self.columns[name].array() for name in self._names()}, copy=False)
+        import pandas as pd
 
-    def _names(self) -> Iterable[str]:
+        return pd.DataFrame({name: self.columns[name].array() for name in self.names()}, copy=False)
+
+    def names(self) -> Iterable[str]:
         """The names of the columns in the order in which rows first have them."""
         kinds, first = np.unique(self.keys.codes, return_index=True)
         return dict.fromkeys(name for kind in kinds[np.argsort(first)] for name in json.loads(self.keys.texts[kind]))

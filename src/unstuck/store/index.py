@@ -6,20 +6,23 @@ processes in the user's cache directory (`index_file.py`).
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from unstuck.store.archive import ARCHIVE, archived_runs, is_whole, shard_versions
 from unstuck.store.cells import Cells
-from unstuck.store.index_file import Rows, read_index, write_index
+from unstuck.store.index_file import Rows, Shards, read_index, write_index
 from unstuck.store.run_directory import RunDirectory
 from unstuck.store.scan import MISSING, NO_FILES, Signature, scan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SETTLED = 2_000_000_000  # ns after which a file that is written again is sure to have another time, also on FAT
 UNKNOWN: Signature = ()  # of a run that is read again at the next look
@@ -39,7 +42,7 @@ class RunTable:
     interrupted: frozenset[str]  # runs that say they are running, but no process works on them
 
     @cached_property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """One row a run: its keys (`task.T` is also called `T`), status, plateau_steps, steps, seconds."""
         return self.cells.frame()
 
@@ -76,36 +79,29 @@ class RunIndex:
     def _read(self, before: Rows) -> tuple[Rows, set[str]]:
         """The rows of all runs, and the names of those that are others than before."""
         now = time.time_ns()
-        live, archive = scan(self.root, links=self.links), self.root / ARCHIVE
-        shards = [[Path(name).name, *version] for name, version in shard_versions(archive)]
-        same = shards == before.shards
-        archived = before.archived if same else frozenset(archived_runs(archive))
-        changed = frozenset() if same else archived | before.archived
-        signatures = dict.fromkeys(archived, NO_FILES) | live
-
-        known = zip(before.names, before.signatures, strict=True)
-        kept = [
-            i for i, (name, old) in enumerate(known) if signatures.get(name, MISSING) == old and name not in changed
-        ]
-        if len(kept) == len(signatures) == len(before.names) and same:
+        there = self._listed(before)
+        kept = there.unchanged(before)
+        if len(kept) == len(there.signatures) == len(before.names) and there.shards == before.shards:
             return before, set()
-        unread = sorted(signatures.keys() - {before.names[i] for i in kept})
+        unread = sorted(there.signatures.keys() - {before.names[i] for i in kept})
         read = [(name, row) for name in unread if (row := RunDirectory(self.root / name).recorded_row()) is not None]
-        new = Cells.of([row for _, row in read])
-        places = {name: i for i, name in enumerate(before.names)}
-        different = {
-            name
-            for i, (name, _) in enumerate(read)
-            if name not in places or new.row(i) != before.cells.row(places[name])
-        }
+        new_names, new = [name for name, _ in read], Cells.of([row for _, row in read])
+        names, cells = _merged(before, kept, new_names, new)
+        settled = [_settled(there.signatures[name], now) for name in names]
+        fresh = set(new_names)
+        self._unwritten += sum(name in fresh and sign != UNKNOWN for name, sign in zip(names, settled, strict=True))
+        return Rows(names, settled, there.archived, there.shards, cells), _different(before, new_names, new)
 
-        names = [*(before.names[i] for i in kept), *(name for name, _ in read)]
-        order = sorted(range(len(names)), key=names.__getitem__)
-        cells = before.cells.select(np.array(kept, np.int64)).join(new).select(np.array(order, np.int64))
-        names = [names[i] for i in order]
-        settled = {name: _settled(signatures[name], now) for name in names}
-        self._unwritten += sum(settled[name] != UNKNOWN for name, _ in read)
-        return Rows(names, list(settled.values()), archived, shards, cells), different
+    def _listed(self, before: Rows) -> "_Listing":
+        """What the directory and its archive hold now."""
+        archive = self.root / ARCHIVE
+        live, shards = scan(self.root, links=self.links), [[Path(n).name, *v] for n, v in shard_versions(archive)]
+        if shards == before.shards:
+            archived, changed = before.archived, frozenset[str]()
+        else:
+            archived = frozenset(archived_runs(archive))
+            changed = archived | before.archived
+        return _Listing(dict.fromkeys(archived, NO_FILES) | live, archived, shards, changed)
 
     def _write(self, rows: Rows) -> None:
         """Keep those rows that count the next time."""
@@ -131,6 +127,37 @@ class RunIndex:
         removed = [*last.removed, *((version, name) for name in sorted(gone))][-REMEMBERED:]
         stamps = _stamps(last, rows.names, changed, version)
         return RunTable(cells, list(rows.names), version, stamps, removed, interrupted)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The runs of a store by name, with the signatures of their files; `changed` are those whose shard has changed."""
+
+    signatures: Mapping[str, Signature | None]
+    archived: frozenset[str]
+    shards: Shards
+    changed: frozenset[str]
+
+    def unchanged(self, before: Rows) -> list[int]:
+        """The places of rows that count as they were read."""
+        known = enumerate(zip(before.names, before.signatures, strict=True))
+        now, changed = self.signatures, self.changed
+        return [i for i, (name, old) in known if now.get(name, MISSING) == old and name not in changed]
+
+
+def _merged(before: Rows, kept: list[int], names: list[str], new: Cells) -> tuple[list[str], Cells]:
+    """Rows that are kept and new ones, in the order of their names."""
+    everyone = [*(before.names[i] for i in kept), *names]
+    order = sorted(range(len(everyone)), key=everyone.__getitem__)
+    cells = before.cells.select(np.array(kept, np.int64)).join(new).select(np.array(order, np.int64))
+    return [everyone[i] for i in order], cells
+
+
+def _different(before: Rows, names: list[str], new: Cells) -> set[str]:
+    """The names of rows that are others than before."""
+    places = {name: i for i, name in enumerate(before.names)}
+    found = enumerate(names)
+    return {n for i, n in found if n not in places or new.row(i) != before.cells.row(places[n])}
 
 
 def _stamps(last: RunTable, names: Iterable[str], changed: set[str], version: int) -> NDArray[np.int64]:

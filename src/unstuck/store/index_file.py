@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from unstuck.files import PARTIAL, write_bytes
 from unstuck.store.cells import Cells, Column
+from unstuck.store.parquet import numbers
 from unstuck.store.reading import is_own_file
 from unstuck.store.scan import NO_FILES, Signature
 
@@ -107,9 +108,9 @@ def _read(path: Path, root: Path) -> Rows:
         return NO_ROWS
     cells = {name: _column(table[name]) for name in table.column_names if name.startswith(CELL)}
     columns = {name.removeprefix(CELL): column for name, column in cells.items()}
-    names = columns["run_id"].array().tolist()
-    signatures = zip(*(table[name].to_numpy().tolist() for name in SIGNATURE), strict=True)
-    there = zip(names, table[ARCHIVED].to_numpy(), strict=True)
+    names = columns["run_id"].values()
+    signatures = zip(*(numbers(table[name]).tolist() for name in SIGNATURE), strict=True)
+    there = zip(names, numbers(table[ARCHIVED]).tolist(), strict=True)
     archived = frozenset([*header["unread"], *(name for name, archived in there if archived)])
     return Rows(names, list(signatures), archived, header["shards"], Cells(_column(table[KEYS]), columns))
 
@@ -134,14 +135,15 @@ def _array(column: Column) -> pa.DictionaryArray:
 
 def _column(column: pa.ChunkedArray) -> Column:
     array = column.combine_chunks()
-    return Column(array.indices.fill_null(-1).to_numpy().astype(np.int32), array.dictionary.to_pylist())
+    codes = numbers(pa.chunked_array([array.indices]), missing=-1)
+    return Column(codes.astype(np.int32), array.dictionary.to_pylist())
 
 
 @cache
 def _code() -> str:
     """A hash of the code that makes rows of files: other code may make others."""
     store = Path(__file__).parent
-    files = [*sorted(store.glob("*.py")), store.parent / "config" / "plain_yaml.py"]
+    files = [*sorted(store.glob("*.py")), *(store.parent / "config" / f"{name}.py" for name in ("names", "plain_yaml"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -5,19 +5,27 @@ the file's metadata. Texts are read as a dictionary and the places where its ent
 is known before they are written out.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 #: Bytes that a table may take while it is read. A curve of 60,000 rows with 1,000 columns takes as much, and so do the
 #: rows about 100,000 archived runs.
 LARGEST_TABLE = 1_000_000_000
 NUMBER = 16  # bytes of a number, once for Arrow and once for pandas
 TEXT = 56  # bytes of a text in Python beside its characters
+_NAMES = {
+    "double": "float64",
+    "float": "float32",
+    "halffloat": "float16",
+}  # Arrow's types by NumPy's names
 BYTES = "BYTE_ARRAY"  # what Parquet calls texts
 
 
@@ -43,6 +51,27 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, groups: Seque
         return table
     _check_size(sum(map(_length, table.columns)))
     return table.cast(pa.schema([schema.field(name) for name in table.column_names], table.schema.metadata))
+
+
+def numbers(column: pa.ChunkedArray, missing: float = math.nan) -> NDArray[Any]:
+    """A column of numbers or truth values as an array, with `missing` where there is none. The same as pyarrow's own
+    `to_numpy`, which imports pandas."""
+    array = column.combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    valid, data = array.buffers()
+    rows = slice(array.offset, array.offset + len(array))
+    if pa.types.is_boolean(array.type):
+        values = _bits(data)[rows].astype(bool)
+    else:
+        values = np.frombuffer(data or b"", np.dtype(_NAMES.get(str(array.type), str(array.type))))[rows]
+    if not array.null_count:
+        return values
+    known = values if missing == missing or values.dtype.kind == "f" else values.astype(float)
+    return np.where(_bits(valid)[rows].astype(bool), known, np.array(missing, known.dtype))
+
+
+def _bits(buffer: pa.Buffer | None) -> NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(buffer or b"", np.uint8), bitorder="little")
 
 
 def row_groups(path: Path) -> int:

@@ -5,14 +5,16 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
 from pydantic import ValidationError
 
 from unstuck.config.plain_yaml import plain_yaml
 from unstuck.store.parquet import TooLarge, read_parquet
 from unstuck.store.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 Version = tuple[int, int]  # of a file: when it was last written, and its size
@@ -127,13 +129,15 @@ def _check_plain(value: Any) -> None:
         raise ValueError("neither text nor number")
 
 
-def read_table(path: Path, needed: set[str]) -> pd.DataFrame | None:
+def read_table(path: Path, needed: set[str]) -> "pd.DataFrame | None":
     """A table of numbers with the columns that are `needed`, and those of its rows that have a step; or None."""
     return checked_table(lambda: read_parquet(path).to_pandas() if is_own_file(path) else None, path, needed)
 
 
-def checked_table(read: Callable[[], pd.DataFrame | None], path: Path, needed: set[str]) -> pd.DataFrame | None:
+def checked_table(read: "Callable[[], pd.DataFrame | None]", path: Path, needed: set[str]) -> "pd.DataFrame | None":
     """The same from whatever `read` returns; a warning names `path` where that is damaged."""
+    import pandas as pd  # a table of runs does without
+
     try:
         table = read()
         if table is None:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
 import yaml
 
 from unstuck.columns import Source, renamed
@@ -29,6 +28,8 @@ from unstuck.store.scan import holds_run
 from unstuck.store.table import flatten, summary
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unstuck.config import RunSpec
 
 R = TypeVar("R")
@@ -76,7 +77,7 @@ class RunDirectory:
             return False
         return has_rows(path)
 
-    def maps(self) -> pd.DataFrame | None:
+    def maps(self) -> "pd.DataFrame | None":
         """One sequence's attention at the steps that `train.maps` asked for (probes/maps.py), or its mean."""
         maps = self._table("maps.parquet", "maps", {"step", "layer", "head", "row", "column", "weight"})
         if maps is not None and not _are_maps(maps):
@@ -91,7 +92,7 @@ class RunDirectory:
     def _whose(self) -> Source:
         return "watch" if (self.spec() or {}).get("task", {}).get("name") == "watched" else "run"
 
-    def _table(self, name: str, kind: Kind, needed: set[str]) -> pd.DataFrame | None:
+    def _table(self, name: str, kind: Kind, needed: set[str]) -> "pd.DataFrame | None":
         archived = self._archived(name)
         return read_table(self.path / name, needed) if archived is None else archived.table(kind, needed)
 
@@ -145,7 +146,7 @@ class RunDirectory:
     def write_status(self, status: dict[str, Any]) -> None:
         self._write("status.json", (json.dumps(status, indent=1) + "\n").encode())
 
-    def write_curve(self, curve: pd.DataFrame) -> None:
+    def write_curve(self, curve: "pd.DataFrame") -> None:
         self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
 
     def write_watched(self, model: str, step: int, probe: str) -> None:
@@ -155,10 +156,12 @@ class RunDirectory:
         self._write("spec.yaml", _yaml(spec))
         self.write_status({"state": "watched", "step": step, "probe": probe})
 
-    def write_maps(self, maps: pd.DataFrame) -> None:
+    def write_maps(self, maps: "pd.DataFrame") -> None:
         """Add the maps of one step, in the place of those that a run before its resumption may have left."""
         old = self.maps()
         if old is not None:
+            import pandas as pd
+
             maps = pd.concat([old[~old["step"].isin(maps["step"].unique())], maps], ignore_index=True)
         self._replace("maps.parquet", lambda p: maps.to_parquet(p, index=False, compression="zstd"))
 
@@ -210,11 +213,21 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             sync_directory(self.path.parent)
         with hold(self.path / ".lock") as mine:
+            if mine and not (self.path / ".lock").exists():
+                mine = False  # who held it has removed the directory: the run is refused
             if mine:
                 for directory in (self.path, self.path / "checkpoint"):
                     if not directory.is_symlink():
                         remove_partial(directory)
             yield mine
+
+    def remove_unless_begun(self) -> None:
+        """Remove the directory, whose lock is held, where nothing of a run is in it but what was asked for."""
+        there = {path.name for path in self.path.iterdir()}
+        if there <= {".lock", "spec.yaml"}:
+            for name in there:
+                (self.path / name).unlink()
+            self.path.rmdir()
 
     def is_locked(self) -> bool:
         """Is a process at work on the run?"""
@@ -238,7 +251,7 @@ class RunDirectory:
         replace_file(self.path / name, write)
 
 
-def _are_maps(maps: pd.DataFrame) -> bool:
+def _are_maps(maps: "pd.DataFrame") -> bool:
     """Has a table a row for each step, layer, head and pair of positions? One row about position 50,000 would become a
     map with all pairs of so many positions."""
     places = maps.drop(columns="weight")

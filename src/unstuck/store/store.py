@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from unstuck.store.archive import ARCHIVE, archived_runs
 from unstuck.store.index import RunIndex
@@ -12,6 +11,9 @@ from unstuck.store.result import Result
 from unstuck.store.run_directory import RunDirectory
 from unstuck.store.scan import scan
 from unstuck.store.table import flatten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Damaged", "Result", "RunDirectory", "Store", "flatten"]
 
@@ -33,7 +35,7 @@ class Store:
     def __iter__(self) -> Iterator[RunDirectory]:
         return map(self.run, sorted({*scan(self.path), *archived_runs(self.archive)}))
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """One row a run: its keys (`task.T` is also called `T`), status, plateau_steps, steps, seconds. Of a large
         store only runs that have changed are read; the others are in an index in the user's cache directory."""
         return RunIndex(self.path).look().frame

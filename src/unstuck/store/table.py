@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from unstuck.config.names import shown_name
 from unstuck.store.result import Result
 
 
 def flatten(spec: dict[str, Any]) -> dict[str, Any]:
-    """{"task": {"T": 3}} -> {"T": 3}; a name that two sections share keeps its section in front."""
+    """{"task": {"T": 3}} -> {"T": 3}; a name that two sections share keeps its section in front. Tasks have their names
+    for users."""
     out: dict[str, Any] = {}
     for section, values in spec.items():
         if not isinstance(values, dict):
@@ -15,7 +17,7 @@ def flatten(spec: dict[str, Any]) -> dict[str, Any]:
         for key, value in values.items():
             short = str(key) if key != "name" and str(key) not in out else f"{section}.{key}"
             out[section if key == "name" else short] = value
-    return out
+    return out | ({"task": shown_name(out["task"])} if "task" in out else {})
 
 
 def summary(status: dict[str, Any], result: Result | None) -> dict[str, Any]:

@@ -29,11 +29,11 @@ class Lagged(Task):
     """
 
     d: Annotated[int, Field(ge=2, le=4096)] = 50  # size of the vocabulary, or of a token
-    groups: Size = 3
+    groups: Size = 3  # of lags, each with one feature matrix
     span: Size | tuple[Size, ...] = 2  # lags in a group; a list: of each group, the oldest group first
     stride: Annotated[int, Field(ge=0, le=4096)] = 0  # between starts of neighbouring groups; 0: no overlap
     m: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.7  # importance of a group over that of the next
-    importance: Literal["near", "far"] = "near"
+    importance: Literal["near", "far"] = "near"  # which group matters most
     features: Literal["orthogonal", "frobenius", "shared"] = "orthogonal"  # frobenius: tr Q_i^T Q_j = 0; shared: one Q
     teacher: Literal["random", "published"] = "random"  # Q: Haar, from the run's seed, or the authors' own
     weights: tuple[

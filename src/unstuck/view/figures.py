@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.text import Text
 
-from unstuck.view.console import console, duration, new_table, print_rows
-from unstuck.view.plain_table import shown
+from unstuck.view.console import console, duration, new_table
+from unstuck.view.plain_table import GAP, cut, print_table, shown, terminal_width
 
 _COLOURS = {"agrees": "green", "differs": "red", "new": "cyan", "beside": "cyan"}
 
@@ -30,6 +30,13 @@ def explain_figures(results: list[dict[str, Any]], directory: Path) -> None:
     out.print(f"\nwritten: {directory}/{names}.{{png,pdf,csv,json}}")
 
 
+def estimate(figure: str, profile: str, runs: int, hours: float, cores: int) -> str:
+    """What a figure will take, before it is made."""
+    work = f"{runs:,} trained run{'s' if runs > 1 else ''}, " if runs else ""
+    on = f"{cores} cores" if cores > 1 else "one core"
+    return f"{figure}, profile {profile}: {work}about {duration(hours)} on {on}."
+
+
 def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
     table = new_table("figure", "work", "steps", "time on one core")
     for row in rows:
@@ -43,20 +50,40 @@ def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
-    table = new_table("figure", "setting", "state", "verdict", "cpu profile", "shows")
-    for row in rows:
-        cost = Text("not yet", "dim") if row["hours"] is None else duration(row["hours"]["cpu"])
-        table.add_row(row["figure"], row["setting"], row["state"], row["verdict"] or "–", cost, row["shows"])
-    print_rows(table)
+    print_table(catalogue_columns(rows, terminal_width()))
     published = [row for row in rows if row["paper"] is not None]
     done = sum(row["state"] == "complete" for row in published)
     counts = Counter(row["setting"] for row in published)
     settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
     console().print(
-        f"\n{len(published)} figures and panels of the papers ({settings}), {done} complete; "
-        f"{len(rows) - len(published)} of our own. Cost of other profiles: unstuck figures --cost. "
+        f"\n{len(published)} figures and panels of the papers ({settings}),\n{done} complete; "
+        f"{len(rows) - len(published)} of our own. Cost of other profiles: unstuck figures --cost.\n"
         "Draw one: unstuck reproduce fig1c"
     )
+
+
+WIDE = 110  # columns of a terminal that has room for setting, state and verdict beside a title
+_BRIEFLY = {"with an earlier budget": "earlier budget", "quick run only": "quick only"}
+
+
+def catalogue_columns(rows: list[dict[str, Any]], width: float) -> dict[str, list[str]]:
+    """The table of figures, with titles cut so that a line takes no more than `width`."""
+    costs = ["not yet" if row["hours"] is None else duration(row["hours"]["cpu"]) for row in rows]
+    columns = {"figure": [row["figure"] for row in rows]}
+    if width < WIDE:
+        columns["result"] = [_result(row) for row in rows]
+    else:
+        columns |= {"setting": [row["setting"] for row in rows], "state": [row["state"] for row in rows]}
+        columns["verdict"] = [row["verdict"] or "–" for row in rows]
+    columns["cpu profile" if width >= WIDE else "cpu"] = costs
+    left = width - sum(max(map(len, [name, *texts])) + len(GAP) for name, texts in columns.items())
+    return columns | {"shows": [cut(row["shows"], left) for row in rows]}
+
+
+def _result(row: dict[str, Any]) -> str:
+    """The verdict of a figure that is complete; of any other how far it is."""
+    state = str(row["state"])
+    return str(row["verdict"] or "–") if state == "complete" else _BRIEFLY.get(state, state)
 
 
 def explain_costs(rows: list[dict[str, Any]], profile: str, assumed: str) -> None:

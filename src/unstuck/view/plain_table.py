@@ -1,5 +1,6 @@
 """A table of many rows as text: columns padded with blanks, one line a row. Rich takes some 5 ms a row for the same."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,32 @@ def print_table(columns: Mapping[str, Sequence[str]]) -> None:
     shown, so that no line is folded; a file or a pipe gets all."""
     padded = {one_line(name): _padded([name, *texts]) for name, texts in columns.items()}
     terminal = sys.stdout.isatty()
-    fit = _fitting(padded, os.get_terminal_size(sys.stdout.fileno()).columns) if terminal else len(padded)
+    fit = _fitting(padded, terminal_width())
     header, *lines = map(GAP.join, zip(*list(padded.values())[:fit], strict=True))
     bold = terminal and "NO_COLOR" not in os.environ
     print(f"{BOLD}{header.rstrip()}{PLAIN}" if bold else header.rstrip())
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
     if fit < len(padded):
         print(f"\nnot shown, since the terminal is too narrow: {', '.join(list(padded)[fit:])}; --csv prints all")
+
+
+def terminal_width() -> float:
+    """Columns of the terminal; a file or a pipe has no end."""
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else math.inf
+
+
+def cut(text: str, width: float) -> str:
+    """A text that takes no more than so many columns.
+
+    Examples:
+        >>> cut("the plateau grows", 9), cut("short", 9)
+        ('the plat…', 'short')
+    """
+    if _width(text) <= width:
+        return text
+    while text and _width(text) >= width:
+        text = text[:-1]
+    return f"{text.rstrip()}…"
 
 
 def one_line(text: str) -> str:
@@ -44,7 +64,7 @@ def _padded(texts: list[str]) -> list[str]:
     return [text + " " * (width - wide[text]) for text in texts]
 
 
-def _fitting(padded: Mapping[str, list[str]], width: int) -> int:
+def _fitting(padded: Mapping[str, list[str]], width: float) -> int:
     """How many columns fit into a line; the first one is always shown."""
     used = -len(GAP)
     for place, cells in enumerate(padded.values()):

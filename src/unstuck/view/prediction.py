@@ -21,6 +21,8 @@ def explain_prediction(setting: Flow, answer: dict[str, Any], *, never: bool, fi
         meaning = "   time (steps × learning rate) for the test loss to fall"
         out.print(Text.assemble((f"Plateau: {number}", "bold"), meaning))
         out.print(f"         {'':{len(number)}}   from 0.5 to {answer['threshold']:g}, by integrating the flow\n")
+    if answer["transformer"] is not None:
+        _explain_transformer(answer["transformer"])
     rate = "√B" if s.kind == "exact" else "B"
     factor = " √(1 + p²(d-1))" if s.p > 0 else ""
     rows = [
@@ -49,3 +51,14 @@ def explain_prediction(setting: Flow, answer: dict[str, Any], *, never: bool, fi
     if s.B > 0.1 * s.T or finish > 0.1 * answer["blow_up_time"]:
         caution = "T/B is not large beside √d here, so trust the integrated plateau, not the closed forms."
         out.print(caution, style="dim")
+
+
+def _explain_transformer(law: dict[str, Any]) -> None:
+    """What the law of our Transformers expects; theory's time is of another model and has another unit."""
+    out, steps = console(), f"{law['steps']:,.0f}"
+    low, high = (f"{step:,.0f}" for step in law["interval"])
+    about = f"   ({low} to {high} for {law['level']:.0%} of runs)"
+    out.print(Text.assemble((f"A Transformer: {steps} steps", "bold"), about))
+    for text in (f"{law['law']}, the law of {law['runs']} runs", law["setting"], *law["beyond"]):
+        out.print(f"               {text}", style="dim")
+    out.print()

@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.status import Status
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from unstuck.columns import COPY_ADVANTAGE, EXCESS_LOSS, SPECIALISATION, TEST_LOSS, deciding_column
@@ -19,35 +22,47 @@ from unstuck.runner.execute import Executed
 from unstuck.store.result import Result
 from unstuck.store.store import Store
 from unstuck.view.console import console as new_console
+from unstuck.view.console import duration
 from unstuck.view.expected import sentence
 
 
 @contextmanager
 def live() -> Iterator[Callable[[Any], None]]:
-    """A line on stderr that follows a run: step, loss, the best head's attention to the relevant tokens; of a language
-    model the copying advantage and the best head's induction score."""
+    """A bar on stderr that follows a run, and below it the loss and what the best head attends to; no line is wider
+    than the terminal."""
     console = new_console(stderr=True)
     if not console.is_terminal:
         yield lambda run: None
         return
-    with Status("starting", console=console) as status:
+    with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as shown:
 
         def show(run: Any) -> None:
-            status.update(Text(_line(run)))
+            shown.update(progress_of(run))
 
         yield show
 
 
-def _line(run: Any) -> str:
+def progress_of(run: Any) -> RenderableType:
+    """The bar of a run, its speed and time left at that speed, and lines about its last row."""
+    of, rate = run.spec.train.max_steps, run.step / run.seconds if run.seconds else 0.0
+    left = f", at most {duration((of - run.step) / rate / 3600)} left" if rate else ""
+    head = Table.grid(padding=(0, 1), expand=True)
+    head.add_column(no_wrap=True)
+    head.add_column(ratio=1)
+    head.add_column(no_wrap=True)
+    head.add_row(f"step {run.step:,} of {of:,}", ProgressBar(of, run.step), f"{rate:.1f} steps/s{left}")
+    lines = (Text(line.strip(), no_wrap=True, overflow="ellipsis") for line in _lines(run))
+    return Group(head, *lines)
+
+
+def _lines(run: Any) -> list[str]:
     curve = Curve.from_rows([run.rows[0], run.rows[-1]])
-    where = f"step {run.step:,} of at most {run.spec.train.max_steps:,}"
     if curve.rung_names:
-        return f"{where}   {_ladder(curve)}"
-    measure = f"   test loss {curve.values(TEST_LOSS)[-1]:.3f}"
+        return _ladder(curve).splitlines()
+    measure = f"test loss {curve.values(TEST_LOSS)[-1]:.3f}"
     if curve.accuracy is not None:
         measure += f"   test accuracy {curve.accuracy[-1]:.1%}"
-    rate = run.step / run.seconds if run.seconds else 0.0
-    return f"{where}{measure}{_attended(curve)}   {rate:.1f} steps/s{_expected(run)}"
+    return [measure + _attended(curve), *_expected(run).splitlines()]
 
 
 def _attended(curve: Curve) -> str:
@@ -60,18 +75,18 @@ def _attended(curve: Curve) -> str:
     if "attention" in curve.measures:
         start, now = curve.flat("attention")
         gains = (now / start)[start > 0]
-        shown += f"   attention to the relevant token {gains.max():.2f} x its start" if len(gains) else ""
+        shown += f"   best head's attention {gains.max():.2f} x its start" if len(gains) else ""
     if "copying" in curve.measures:
         shown += f"   from value to key {curve.best('copying')[-1]:.2f}"
     return shown
 
 
 def _expected(run: Any) -> str:
-    """The forecast, in a second line, for a run that is still on its plateau."""
+    """The forecast, for a run that is still on its plateau."""
     curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
-    return f"\n{sentence(Forecaster().predict(curve), run.seconds / run.step if run.step else None)}"
+    return f"{sentence(Forecaster().predict(curve), run.seconds / run.step if run.step else None)}"
 
 
 def _ladder(curve: Curve) -> str:

@@ -95,6 +95,7 @@ class AutoWatch:
         self._reported = (self.step, time.monotonic())
         self._handles: list[Any] = []
         self._why = ""  # attention is not measured
+        self._mark = ""  # of what is looked at
         self.closed = find.rank() != 0  # the other processes do nothing
         if self.closed:
             return
@@ -132,6 +133,7 @@ class AutoWatch:
 
     def _begin(self) -> None:
         assert self.watch is not None
+        self._mark = self.watch.seen_with
         self._choose_directory()
         row = self.watch.tried or self.watch.measure()
         self.rows.append({STEP: float(self.step), **row})
@@ -229,7 +231,12 @@ class AutoWatch:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the time of the training's own work would count as that of the measurement
         began = time.perf_counter()
-        self._row().update(self.watch.measure())
+        row = self._row()
+        try:
+            row.update(self.watch.measure())
+        except Exception as e:  # such as a lack of memory
+            log.warning("attention is no longer measured from step %d on: %s", self.step, e)
+            self.watch = None
         self.pace.took("look", time.perf_counter() - began)
         self.pace.last = self.step
 
@@ -300,9 +307,6 @@ class AutoWatch:
     def _name(self) -> str:
         return type(find.runnable(self.model)).__name__
 
-    def _mark(self) -> str:
-        return "" if self.watch is None else self.watch.seen_with
-
     def _choose_directory(self) -> None:
         """A directory of its own: new, or that of the training that is resumed."""
         stem = self.out or Path("runs") / f"{self._name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -312,7 +316,7 @@ class AutoWatch:
                 return
             if self.step:
                 try:
-                    self.rows = load_rows(self.out, self._mark(), self.step)
+                    self.rows = load_rows(self.out, self._mark, self.step)
                     return
                 except BadInput as e:
                     log.warning("the earlier rows are not continued: %s", e)
@@ -327,7 +331,7 @@ class AutoWatch:
         assert self.out is not None
         try:
             pace = self.pace.seconds_per_step(self.step)
-            return save_rows(self.out, self.rows, self._name, self._mark(), seconds_per_step=pace, alone=True)
+            return save_rows(self.out, self.rows, self._name, self._mark, seconds_per_step=pace, alone=True)
         except OSError as e:
             log.warning("the curve is not saved: %s", e)
             return None

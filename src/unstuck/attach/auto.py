@@ -144,9 +144,9 @@ class AutoWatch:
         log.info("watching %s in %d layers of %s; the curve is in %s", what, len(layers), self._name, self.out)
         self.report()  # loads what later ones need
         for kind, work in (("look", self.watch.measure), ("report", self.report)):
-            began = time.perf_counter()
+            began = self.pace.clock()
             work()
-            self.pace.expect(kind, time.perf_counter() - began)
+            self.pace.expect(kind, self.pace.clock() - began)
 
     def _from_batch(self, batch: Any) -> None:
         """Make the watch when the first batch has shown how the model is called."""
@@ -230,14 +230,14 @@ class AutoWatch:
         assert self.watch is not None
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the time of the training's own work would count as that of the measurement
-        began = time.perf_counter()
+        began = self.pace.clock()
         row = self._row()
         try:
             row.update(self.watch.measure())
         except Exception as e:  # such as a lack of memory
             log.warning("attention is no longer measured from step %d on: %s", self.step, e)
             self.watch = None
-        self.pace.took("look", time.perf_counter() - began)
+        self.pace.took("look", self.pace.clock() - began)
         self.pace.last = self.step
 
     def _is_loss_due(self, step: int) -> bool:
@@ -284,9 +284,9 @@ class AutoWatch:
         next_step = max(EARLY_GROWTH * step, step + EARLY_STEPS) if early else REPORT_GROWTH * step + 1
         grown = self.step >= next_step or time.monotonic() - then >= REPORT_SECONDS
         if grown and self.rows and self.rows[-1][STEP] == self.step and self.pace.allows("report"):
-            began = time.perf_counter()
+            began = self.pace.clock()
             self.report()
-            self.pace.took("report", time.perf_counter() - began)
+            self.pace.took("report", self.pace.clock() - began)
 
     def report(self) -> None:
         """Save the curve, write to trackers, and print a line if something has changed."""

@@ -12,11 +12,12 @@ import numpy as np
 
 from unstuck.attach.line import Line
 from unstuck.attach.messages import log
-from unstuck.columns import COPY_ADVANTAGE, IN_CONTEXT_SCORE, STEP, TRAIN_LOSS
+from unstuck.columns import COPY_ADVANTAGE, IN_CONTEXT_SCORE, TRAIN_LOSS
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
 PREFIX = "unstuck/"
+AT_STEP = f"{PREFIX}at_step"  # not `step`: the step of the training itself is the one that readers of a file look for
 MOST_HEADS = 8  # heads whose gain gets a curve of its own: those that moved most
 GAINS = ("attention", "induction")  # the measure whose gain is shown: the first that the curve has
 #: The layout of TensorBoard's tab "custom scalars".
@@ -151,14 +152,14 @@ class _TensorBoard:
 
 class _Wandb:
     """The newest row, beside what the training logs next: W&B's own step is the training's, so it stays as it is, and
-    charts are over `unstuck/step`."""
+    charts are over `unstuck/at_step`."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
-        run.define_metric(f"{PREFIX}{STEP}", hidden=True)
-        run.define_metric(f"{PREFIX}*", step_metric=f"{PREFIX}{STEP}")
+        run.define_metric(AT_STEP, hidden=True)
+        run.define_metric(f"{PREFIX}*", step_metric=AT_STEP)
 
     def write(self, rows: list[tuple[int, Metrics]], expected: Metrics) -> None:
         if rows:
             step, metrics = rows[-1]
-            self.run.log({f"{PREFIX}{STEP}": step, **metrics, **expected}, commit=False)
+            self.run.log({AT_STEP: step, **metrics, **expected}, commit=False)

@@ -92,6 +92,11 @@ def main() -> int:
         seconds[:] = [0.0, 0.0]
         watch = unstuck.watch(watched, optimizers[1], out=Path(out) / "run", step=TURN)
         watch.pace.clock = clock
+        assert watch.watch is not None
+        for kind, work in (("look", watch.watch.measure), ("report", watch.report)):  # again, by this clock
+            start = time.process_time()
+            work()
+            watch.pace.expect(kind, time.process_time() - start)
         for first in range(TURN, steps, TURN):
             for which in (0, 1):
                 turn(which, batches[first : first + TURN])

@@ -20,7 +20,7 @@ EARLY_DENSITY = 10  # the same while time is spent in advance, so that it lasts
 class Pace:
     """Decides at which steps a watch measures; a fixed `every` counts alone."""
 
-    def __init__(self, share: float = 0.02, every: int | None = None, clock: Callable[[], float] = time.perf_counter):
+    def __init__(self, share: float = 0.01, every: int | None = None, clock: Callable[[], float] = time.perf_counter):
         if every is not None and (not is_whole(every) or every < 1):
             raise BadInput("every", every, "a whole number of steps, at least 1, or None for a share of the time")
         self.share = real("share", share, 1e-6, 1.0, "a fraction of the training time, above 0 and up to 1")

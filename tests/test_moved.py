@@ -10,7 +10,6 @@ from unstuck._moved import MOVED, new_name
 OLD = [f"unstuck.{name}" for name in MOVED if name not in ("serve", "runs.on_ray")] + [
     "unstuck.runs.store",
     "unstuck.spec.run",
-    "unstuck.watch.watch",
     "unstuck.observe.ladder",
     "unstuck.report.page",
 ]

@@ -10,7 +10,17 @@ from typing import Any
 from ._moved import install as _keep_old_names
 
 __version__ = "0.1.0"
-__all__ = ["Curve", "DiversitySchedule", "Forecaster", "Watch", "__version__", "train"]
+__all__ = [
+    "Curve",
+    "DiversitySchedule",
+    "Forecaster",
+    "LightningCallback",
+    "TrainerCallback",
+    "Watch",
+    "__version__",
+    "train",
+    "watch",
+]
 
 _keep_old_names()
 
@@ -19,6 +29,9 @@ _PLACES = {
     "train": "unstuck.runner.api",
     "Forecaster": "unstuck.forecast",
     "Watch": "unstuck.attach",
+    "watch": "unstuck.attach",
+    "TrainerCallback": "unstuck.attach.hugging_face",
+    "LightningCallback": "unstuck.attach.lightning_callback",
     "DiversitySchedule": "unstuck.schedule",
 }
 

@@ -24,10 +24,6 @@ MOVED = {
     "runs.sweep": "runner.sweep",
     "serve": "view.dashboard",
     "spec": "config",
-    "watch": "attach",
-    "watch.given": "attach.inputs",
-    "watch.measures": "probes.attention",
-    "watch.record": "attach.capture",
 }
 
 

@@ -1,114 +1,28 @@
 """The attention weights of any model, for one batch, without changing the model.
 
-Fast kernels return no weights. While the model runs on the batch, every call of `scaled_dot_product_attention` is
-intercepted, and its weights are computed again from its queries and keys; so is `torch.nn.MultiheadAttention`. The
-result of a softmax over (n, heads, rows, columns) is taken as weights if there are no more rows than columns, since
-other tensors have four axes too. The model itself runs unchanged: same implementation, same numbers. Weights without a
-batch or heads get an axis of length 1 for them.
+Fast kernels return no weights. While the model runs on the batch, its attention calls are intercepted (`recorder.py`),
+and their weights computed again from queries and keys (`weights.py`). The model itself runs unchanged: same
+implementation, same numbers. Only a Hugging Face model whose kernel PyTorch does not see runs with one that it sees,
+for the measurement alone. Weights without a batch or heads get an axis of length 1 for them.
 """
 
-import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
-SOFTMAX: tuple[Callable[..., Any], ...] = (F.softmax, torch.softmax, Tensor.softmax)
+from unstuck.attach.recorder import Recorder, Take
+from unstuck.attach.weights import Blocks
 
-
-class _Recorder(TorchFunctionMode):
-    """Passes the weights of every attention call to `take` and keeps none: those of a large model need much memory."""
-
-    def __init__(self, take: Callable[[Tensor], None]) -> None:
-        super().__init__()
-        self.take = take
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
-            self._take(_weights(*args, **kwargs))
-        elif func is F.multi_head_attention_forward:
-            weights = _weights_of_module(func, args, kwargs)
-            self._take(weights if weights.dim() == 4 else weights[None])
-        out = func(*args, **kwargs)
-        if func in SOFTMAX and out.dim() == 4 and out.shape[-2] <= out.shape[-1] and _over_columns(args, kwargs):
-            self._take(out)
-        return out
-
-    def _take(self, weights: Tensor) -> None:
-        """As (n, heads, rows, columns): (rows, columns) are one sequence and head, (n, rows, columns) one head."""
-        while weights.dim() < 4:
-            weights = weights[:, None] if weights.dim() == 3 else weights[None]
-        self.take(weights.flatten(0, -4))
-
-
-def _over_columns(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Is it a softmax over the last axis of four?"""
-    given = args[1] if len(args) > 1 else None
-    return kwargs.get("dim", kwargs.get("axis", given)) in (-1, 3)
-
-
-def _weights(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """What scaled_dot_product_attention multiplies the values by, (n, heads, rows, columns)."""
-    if query.dim() > 2 and key.shape[-3] != query.shape[-3]:  # several query heads share one key head
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    with _full_precision(query.device.type):
-        scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    rows, columns = scores.shape[-2:]
-    if is_causal:
-        ahead = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(ahead, -math.inf)
-    if attn_mask is not None:
-        attn_mask = _plain(attn_mask, rows, columns)
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    hidden = (scores == -math.inf).all(-1, keepdim=True)  # a row that may attend to nothing has no weights
-    return scores.softmax(-1).masked_fill(hidden, 0.0)
-
-
-def _plain(mask: Tensor, rows: int, columns: int) -> Tensor:
-    """A mask as a plain tensor: PyTorch's CausalBias is a description without values. Its module loads the compiler, so
-    it is not imported here: it is there if such a mask was made."""
-    bias = sys.modules.get("torch.nn.attention.bias")
-    if bias is None or not isinstance(mask, bias.CausalBias):
-        return mask
-    ends = mask.variant == bias.CausalVariant.LOWER_RIGHT  # there the last row sees all, else the first row one column
-    return torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril(columns - rows if ends else 0)
-
-
-def _weights_of_module(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
-    """The weights of each head from multi_head_attention_forward, in full precision."""
-
-    def exact(value: Any) -> Any:
-        return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
-
-    asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
-    with _full_precision(args[0].device.type):
-        weights = func(*map(exact, args), **{name: exact(value) for name, value in asked.items()})[1]
-    hidden = weights.isnan().all(-1, keepdim=True)  # rows that may attend to nothing; if all are NaN, the model is
-    return weights if hidden.all() else weights.masked_fill(hidden, 0.0)
-
-
-def _full_precision(device: str) -> AbstractContextManager[Any]:
-    """Also within autocast: some signals are small differences."""
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+#: Beginnings of the names of Hugging Face's kernels that call no function of PyTorch which could be seen.
+UNSEEN_KERNELS = ("flash", "flex", "paged", "sage", "kernels-")
+_HEADS_FIRST: "WeakKeyDictionary[nn.Module, frozenset[int]]" = WeakKeyDictionary()
 
 
 def beside(model: nn.Module, inputs: Any) -> Any:
@@ -172,15 +86,92 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             np.random.set_state(numpys)  # noqa: NPY002
 
 
+@contextmanager
+def seen_kernels(model: nn.Module) -> Iterator[None]:
+    """A Hugging Face model with a kernel that can be seen, if its own cannot: `sdpa`, or `eager` where the model has no
+    other."""
+    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    configs = {id(c): c for c in found if hasattr(c, "_attn_implementation")}
+    changed = [(c, c._attn_implementation) for c in configs.values()]
+    changed = [(c, name) for c, name in changed if "/" in str(name) or str(name).startswith(UNSEEN_KERNELS)]
+    other = "sdpa" if all(getattr(m, "_supports_sdpa", True) for m in model.modules()) else "eager"
+    try:
+        for config, _ in changed:
+            config._attn_implementation = other
+        yield
+    finally:
+        for config, name in changed:  # the outermost first, since it may set those within
+            config._attn_implementation = name
+
+
+def each_layer(model: nn.Module, inputs: Any, take: Take) -> Any:
+    """Pass the number and the weights of every attention call of the model on `inputs` to `take`, in the order of the
+    calls; only some rows of one layer are in memory at a time. Returns the model's output."""
+    model = unwrapped(model)
+    inputs = beside(model, inputs)
+    output, merged = _run(model, inputs, take, _HEADS_FIRST.get(model, frozenset()))
+    if merged and model not in _HEADS_FIRST:  # (n * heads, rows, columns), or is it (heads * n, rows, columns)?
+        _HEADS_FIRST[model] = _heads_first(model, inputs, merged)
+        if _HEADS_FIRST[model]:
+            output, _ = _run(model, inputs, take, _HEADS_FIRST[model])
+    return output
+
+
+def _run(model: nn.Module, inputs: Any, take: Take, heads_first: frozenset[int]) -> tuple[Any, set[int]]:
+    recorder = Recorder(take, _sequences(inputs), heads_first)
+    with undisturbed(model), seen_kernels(model), recorder:
+        output = called(model, inputs)
+    return output, recorder.merged
+
+
+def called(model: nn.Module, inputs: Any) -> Any:
+    """The output of a model on a tensor, a tuple of arguments or a mapping of them."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+
+
+def _tensors(inputs: Any) -> list[Tensor]:
+    parts = inputs.values() if isinstance(inputs, Mapping) else inputs
+    return [x for x in (parts if isinstance(inputs, (Mapping, tuple, list)) else [inputs]) if isinstance(x, Tensor)]
+
+
+def _sequences(inputs: Any) -> int | None:
+    return next((len(x) for x in _tensors(inputs) if x.dim()), None)
+
+
+def _heads_first(model: nn.Module, inputs: Any, merged: set[int]) -> frozenset[int]:
+    """The layers whose weights are (heads * n, rows, columns): on the same sequence twice, neighbours are equal."""
+    n = _sequences(inputs)
+
+    def twice(value: Any) -> Any:
+        return value[:1].repeat(2, *[1] * (value.dim() - 1)) if isinstance(value, Tensor) and len(value) == n else value
+
+    found: set[int] = set()
+
+    def compare(layer: int, blocks: Blocks) -> None:
+        (block,) = blocks
+        if layer in merged:
+            first, second = block.weights  # (heads, rows, columns) each, if sequences are first
+            found.update(() if torch.equal(first, second) else (layer,))
+
+    if isinstance(inputs, Mapping):
+        doubled: Any = {name: twice(value) for name, value in inputs.items()}
+    else:
+        doubled = tuple(map(twice, inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+    _run(model, doubled, compare, frozenset())
+    return frozenset(found)
+
+
 def each_attention(model: nn.Module, inputs: Any, take: Callable[[Tensor], None]) -> Any:
     """Pass the weights of every attention call of the model on `inputs` to `take`, in the form of `attention_maps`;
     only those of one layer are in memory at a time. Returns the model's output."""
-    model = unwrapped(model)
-    inputs = beside(model, inputs)
-    with undisturbed(model), _Recorder(take):
-        if isinstance(inputs, Mapping):
-            return model(**inputs)
-        return model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+    return each_layer(model, inputs, lambda layer, blocks: take(_joined(blocks)))
+
+
+def _joined(blocks: Blocks) -> Tensor:
+    parts = [block.weights for block in blocks]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
 def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
@@ -193,6 +184,6 @@ def attention_maps(model: nn.Module, inputs: Any) -> list[Tensor]:
         >>> [tuple(weights.shape) for weights in attention_maps(layer, torch.zeros(3, 5, 8))]
         [(3, 2, 5, 5)]
     """
-    maps: list[Tensor] = []
-    each_attention(model, inputs, maps.append)
-    return maps
+    maps: dict[int, Tensor] = {}
+    each_layer(model, inputs, lambda layer, blocks: maps.update({layer: _joined(blocks)}))
+    return list(maps.values())

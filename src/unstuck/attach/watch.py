@@ -1,30 +1,30 @@
 """`Watch`: two lines in your training loop give a curve like those of our own runs."""
 
-import sys
+import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from unstuck.attach.capture import beside, each_attention, undisturbed, unwrapped
+from unstuck.attach.capture import beside, each_layer, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
-from unstuck.columns import MEASURES, STEP, TEST_LOSS, TRAIN_LOSS, Row, head_columns, place, selectivity_columns
+from unstuck.attach.measures import LayerMeasures
+from unstuck.attach.saving import load_rows, save_rows
+from unstuck.attach.weights import Blocks, not_tokens_of, whole
+from unstuck.columns import STEP, Row, place
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
 from unstuck.forecast import Forecast, Forecaster
-from unstuck.probes.attention import attention_along, attention_to, distance, row_entropy, selectivity, without_sink
-from unstuck.probes.induction import head_scores, previous_token
 from unstuck.scalars import is_whole, measure
-from unstuck.store.store import RunDirectory
 
 INDUCTION = 16  # repeated sequences that test for induction
 SHORTEST = 6  # length of such a sequence; with 4 the previous token is also the induction target
+log = logging.getLogger("unstuck")
 
 
 class Watch:
@@ -50,6 +50,9 @@ class Watch:
     function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a list or as an
     iterator. It is called without dropout or gradients.
 
+    It measures once when it is made, so that what cannot be measured is refused before training. If a measurement fails
+    later, a warning says so, and training goes on.
+
     With `vocabulary`, the random sequences give each head's scores `induction`, `duplicate_token` and
     `previous_token`, and `copy_advantage`: the loss of the first half minus that of the second, in nats a token. With
     a probe of token indices (a tensor (n, T) of whole numbers, or a mapping with `input_ids`), `previous_token` is
@@ -58,8 +61,9 @@ class Watch:
     position, (n, T, vocabulary): as the model's output, as `logits` in it, or in a tuple. Without them, and with
     `attention`, which shows no output, the two are left out.
 
-    The weights of one layer are in memory at a time, n * heads * rows * columns numbers of four bytes, and about three
-    times that while they are measured: keep the probe small, and without padding, which counts as tokens.
+    Weights of fast kernels are computed some rows at a time, in a few hundred megabytes at most; those of a softmax in
+    the model are there as a whole, n * heads * rows * columns numbers of four bytes. Keep the probe small, and without
+    padding, which counts as tokens.
     """
 
     def __init__(
@@ -94,8 +98,9 @@ class Watch:
             self.text = token_indices(probe)
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []
-        self.warned = False
+        self.warned = self.failed = False
         self.thread = threading.get_ident()
+        self.tried = self.measure() if _can_run(model) else {}  # what cannot be measured is said before training begins
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -110,7 +115,15 @@ class Watch:
                 warnings.warn(f"{behind}; nothing is measured", UserWarning, stacklevel=2)
             self.warned = True
             return None
-        return self.look(step, **measures)
+        self._check_thread()
+        known = {name: measure(name, value) for name, value in measures.items()}
+        try:
+            return self.look(step, **known)
+        except Exception as e:  # such as a lack of memory: not a reason to stop training either
+            if not self.failed:
+                log.warning("nothing is measured at step %s, and training goes on: %s", step, e)
+            self.failed = True
+            return None
 
     def due(self, step: int) -> bool:
         """Is a measurement due at this step, and not made yet? Several batches may make one optimiser step."""
@@ -118,32 +131,40 @@ class Watch:
 
     def look(self, step: int, /, **measures: Any) -> dict[str, float]:
         """Measure now: a row of the curve."""
+        self._check_thread()
+        if behind := self._behind(step):
+            raise InvalidCombination(behind)
+        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step)), **self.measure()}
+        self.rows.append(row)
+        return row
+
+    def _check_thread(self) -> None:
         if threading.get_ident() != self.thread:
             here = threading.current_thread().name
             raise InvalidCombination(
                 f"this watch is called from the thread {here!r}, and was made in another: make and call it in the "
                 "thread that trains, since a measurement beside a training step would change the step"
             )
-        if behind := self._behind(step):
-            raise InvalidCombination(behind)
-        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step))}
+
+    def measure(self) -> Row:
+        """What is measured now, without a step; it is not kept."""
+        row: Row = {}
         if self.probe is not None:
             row |= self._probed()
         if self.repeated is not None:
             row |= self._induction()
-        self.rows.append(row)
         return row
 
     def _probed(self) -> Row:
         """What is measured on the probe."""
         row: Row = {}
         shapes: set[str] = set()
+        least = 0 if self.text is None else self.text.shape[1]
 
-        def take(layer: int, weights: Tensor) -> None:
-            shapes.add(str(tuple(weights.shape)))
-            row.update(_measured(layer, weights, self.targets))
-            if self.text is not None and _is_self_attention(weights, self.text.shape[1]):
-                row.update(_named("previous_token", layer, previous_token(weights)))
+        def take(layer: int, blocks: Blocks) -> None:
+            measures = LayerMeasures(self.targets, previous=self.text is not None, least=least).add(blocks)
+            shapes.add(str(measures.shape))
+            row.update(measures.row(layer))
 
         what = "the probe, which must be what it takes: a tensor, a tuple or a mapping"
         output = self._each(self.probe, take, what)
@@ -159,51 +180,48 @@ class Watch:
             return ""
         return f"step {step} comes after {self.rows[-1][STEP]:.0f}, but steps must count on over all epochs"
 
-    def _each(self, inputs: Any, take: Callable[[int, Tensor], None], what: str) -> Any:
-        """Pass the weights of every layer, with its number, to `take`, one after the other; returns the model's output,
-        None if the weights come from a user's function."""
-        layer, output = -1, None
+    def _each(self, inputs: Any, take: Callable[[int, Blocks], None], what: str) -> Any:
+        """Pass every layer, with its number, to `take`, one after the other; returns the model's output, None if the
+        weights come from a user's function."""
+        layers, output = 0, None
 
-        def numbered(weights: Tensor) -> None:
-            nonlocal layer
-            layer += 1
-            take(layer, weights)
+        def counted(layer: int, blocks: Blocks) -> None:
+            nonlocal layers
+            layers = max(layers, layer + 1)
+            take(layer, blocks)
 
         try:
             if self.attention is None:
-                output = each_attention(self.model, inputs, numbered)
+                output = each_layer(self.model, inputs, counted)
             else:
                 model = unwrapped(self.model)
                 with undisturbed(model):
-                    for weights in self.attention(model, beside(model, inputs)):
-                        numbered(own_weights(weights))
+                    for layer, weights in enumerate(self.attention(model, beside(model, inputs))):
+                        own = own_weights(weights)
+                        counted(layer, whole(own, *not_tokens_of(own)))
         except (BadInput, torch.OutOfMemoryError):
             raise
-        except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as e:
+        except Exception as e:  # a model may raise anything
             why = f"{type(e).__name__}: {(str(e).strip() or 'no reason given').splitlines()[0]}"
             raise InvalidCombination(f"{type(self.model).__name__} could not be run on {what} ({why})") from e
-        if layer < 0:
+        if not layers:
             raise BadInput(
                 "the model",
                 "one without a known attention call",
-                "one that calls scaled_dot_product_attention, MultiheadAttention or a softmax over (n, heads, rows, "
-                "columns); else give Watch a function `attention`",
+                "one that calls scaled_dot_product_attention, flex_attention, MultiheadAttention, or a softmax over "
+                "(n, heads, rows, columns) or (n * heads, rows, columns) whose result is multiplied by values; else "
+                "give a function `attention`",
             )
         return output
 
     def _induction(self) -> Row:
         """What is measured on random sequences that repeat themselves."""
         row: Row = {}
+        alone, previous = self.probe is None, self.text is None
 
-        def take(layer: int, weights: Tensor) -> None:
-            if _is_self_attention(weights, 2 * self.half):
-                scores = head_scores(without_sink(weights), self.half)
-                if self.text is None:
-                    scores["previous_token"] = previous_token(weights)
-                for measure, values in scores.items():
-                    row.update(_named(measure, layer, values))
-            if self.probe is None:
-                row.update(_measured(layer, weights, {}))
+        def take(layer: int, blocks: Blocks) -> None:
+            measures = LayerMeasures({}, half=self.half, previous=previous, least=2 * self.half).add(blocks)
+            row.update(measures.row(layer, general=alone))
 
         what = f"{2 * self.half} tokens with indices up to {self.largest}, on which induction is tested: `vocabulary`, "
         what += "`length` and `tokens` must fit it"
@@ -238,12 +256,7 @@ class Watch:
     def load(self, directory: str | Path, before: int | None = None) -> Self:
         """Load the rows that were saved there when a training is resumed: all, or those before the step from which it
         continues. Forecasts need them, and the same probe as before."""
-        curve = self._written_by_a_watch(directory).curve()
-        if curve is None:
-            raise BadInput("directory", str(directory), "one that a Watch wrote; there is no curve in this one")
-        known = curve if before is None else curve.rows(curve.steps < _whole_step(before))
-        rows = ({str(k): float(v) for k, v in row.items()} for row in known.to_frame().to_dict("records"))
-        self.rows = [{sys.intern(k): v for k, v in row.items() if v == v} for row in rows]
+        self.rows = load_rows(directory, self.seen_with, None if before is None else _whole_step(before))
         return self
 
     def save(self, directory: str | Path) -> Path:
@@ -253,36 +266,7 @@ class Watch:
             raise InvalidCombination(
                 "nothing has been measured yet, so there is nothing to save: call the watch with a step first"
             )
-        run = self._written_by_a_watch(directory)
-        run.path.mkdir(parents=True, exist_ok=True)
-        curve, before = self.curve.to_frame(), run.curve()
-        if "loss" in curve and TEST_LOSS not in curve:  # the name that tables and plots of runs use
-            known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
-            curve[TRAIN_LOSS] = known.fillna(curve["loss"])
-        if before is not None:
-            earlier = before.rows(before.steps < curve["step"].min()).to_frame()
-            curve = pd.concat([earlier, curve], ignore_index=True)
-        run.write_curve(curve)
-        last = int(curve["step"].iloc[-1]) if len(curve) else 0
-        run.write_watched(type(self.model).__name__, last, self.seen_with)
-        return run.path
-
-    def _written_by_a_watch(self, directory: str | Path) -> RunDirectory:
-        """A directory for these rows: new, or written by a watch with the same probe."""
-        run = RunDirectory(Path(directory))
-        if run.path.exists() and not run.path.is_dir():
-            raise BadInput("directory", str(directory), "a directory; this is a file")
-        status = run.status() or {"state": "watched"}
-        if status.get("state") != "watched":
-            raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
-        if status.get("probe", self.seen_with) != self.seen_with:
-            raise BadInput(
-                "directory",
-                str(directory),
-                "one whose rows were measured with this probe, these targets and this vocabulary, since others cannot "
-                "be compared; keep the probe beside the checkpoint, or save to another directory",
-            )
-        return run
+        return save_rows(directory, self.rows, type(self.model).__name__, self.seen_with)
 
 
 def _whole_step(step: Any) -> int:
@@ -291,36 +275,13 @@ def _whole_step(step: Any) -> int:
     return int(whole)
 
 
-def _named(measure: str, layer: int, values: Tensor) -> Row:
-    """A number for each head, by the name of its column; the names are interned, since every row repeats them."""
-    return {sys.intern(name): value for name, value in head_columns(measure, layer, values.tolist()).items()}
+def _can_run(model: nn.Module) -> bool:
+    """Has a model its parameters? Those of lazy layers are made at the first run, which must be one of the training."""
+    return not any(p.device.type == "meta" or isinstance(p, nn.UninitializedParameter) for p in model.parameters())
 
 
 def _has(row: Row, measure: str) -> bool:
     return any(found[0] == measure for column in row if (found := place(column)))
-
-
-def _is_self_attention(weights: Tensor, least: int) -> bool:
-    """Are these weights of at least so many tokens that attend to each other, perhaps with a sink at the end?"""
-    rows, columns = weights.shape[-2:]
-    return rows >= least and columns - rows in (0, 1)
-
-
-def _measured(layer: int, weights: Tensor, targets: Mapping[str, Tensor]) -> Row:
-    """Entropy and distance of each head of a layer, and its attention to the targets that have the layer's shape."""
-    w = weights.float()
-    out = _named("row_entropy", layer, row_entropy(w))
-    w = without_sink(w)
-    out |= _named("distance", layer, distance(w))
-    for name, target in targets.items():
-        if len(target) not in (1, len(w)) or target.shape[1:] not in (w.shape[-1:], w.shape[-2:]):
-            continue
-        mask = target.to(w.device).expand(len(w), *target.shape[1:])
-        seen = w[:, :, -1] if mask.dim() == 2 else w
-        out |= _named(name, layer, attention_to(seen, mask) if mask.dim() == 2 else attention_along(seen, mask))
-        if name == MEASURES["attention"]:
-            out |= selectivity_columns(layer, selectivity(seen, mask).tolist())
-    return out
 
 
 def _drawn(among: int, length: int) -> Tensor:

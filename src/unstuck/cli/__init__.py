@@ -36,6 +36,10 @@ COMMANDS = {
         "unstuck.cli.forecast",
         "Predict when a run will leave its plateau, from the attention of its heads while the loss is still flat.",
     ),
+    "watch-checkpoints": Command(
+        "unstuck.cli.watch_checkpoints",
+        "Measure the heads of a series of checkpoints: one curve, in the order of their steps.",
+    ),
     "bench": Command("unstuck.cli.bench", "Compare forecasters on all runs of a store: unstuck bench forecast."),
     "reproduce": Command("unstuck.cli.reproduce", "Reproduce a figure: data, picture, comparison.", extra="papers"),
     "figures": Command("unstuck.cli.figures", "List the figures of both papers, their state and cost.", extra="papers"),
@@ -151,7 +155,8 @@ def load(name: str) -> Any:
         require(extra, f"unstuck {name}")
     usage = " | ".join(["[OPTIONS]", *(f"{word} [OPTIONS]" for word in words_after(name))])
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    alone.command(name, cls=_Command, options_metavar=usage)(getattr(import_module(module), name.rpartition(" ")[2]))
+    function = getattr(import_module(module), name.rpartition(" ")[2].replace("-", "_"))
+    alone.command(name, cls=_Command, options_metavar=usage)(function)
     return typer.main.get_command(alone)
 
 

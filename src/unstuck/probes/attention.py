@@ -40,15 +40,28 @@ def selectivity(weights: Tensor, targets: Tensor) -> Tensor:
         >>> selectivity(targets.float()[:, None], targets).tolist()  # a head that attends to nothing else
         [4.0]
     """
-    starts = targets.any(-1)[targets.flatten(1).any(-1)]  # the rows of sequences that have a target
-    if targets.dim() == 3 and (starts != starts[:1]).any():
-        return torch.full_like(weights[0, :, 0, 0], math.nan)
-    given = weights.float().transpose(0, 1).flatten(2) @ targets.flatten(1).float().T  # (heads, n, whose targets)
+    z = selectivity_among(attention_to_targets_of(weights, targets))
+    return z if from_the_same_rows(targets) else torch.full_like(z, math.nan)
+
+
+def from_the_same_rows(targets: Tensor) -> bool:
+    """Do all sequences that have targets, (n, columns) or (n, rows, columns), attend to them from the same rows?"""
+    starts = targets.any(-1)[targets.flatten(1).any(-1)]
+    return targets.dim() == 2 or not (starts != starts[:1]).any()
+
+
+def attention_to_targets_of(weights: Tensor, targets: Tensor) -> Tensor:
+    """The attention that each sequence gives to the targets of each, (heads, n, whose targets); a sum over rows."""
+    return weights.float().transpose(0, 1).flatten(2) @ targets.flatten(1).float().T
+
+
+def selectivity_among(given: Tensor) -> Tensor:
+    """`selectivity` from what `attention_to_targets_of` gives."""
     beyond = given - given.mean(1, keepdim=True)
     beyond = beyond - beyond.mean(2, keepdim=True)
-    found = beyond.diagonal(dim1=1, dim2=2).sum(-1) / (beyond.square().sum((1, 2)) / (len(targets) - 1)).sqrt()
+    z = beyond.diagonal(dim1=1, dim2=2).sum(-1) / (beyond.square().sum((1, 2)) / (given.shape[1] - 1)).sqrt()
     equal = beyond.square().mean((1, 2)).sqrt() <= ROUNDING * given.mean((1, 2))
-    return found.masked_fill(equal, math.nan)
+    return z.masked_fill(equal, math.nan)
 
 
 def readout_entropy(readout: Tensor) -> Tensor:
@@ -63,21 +76,46 @@ def row_entropy(weights: Tensor) -> Tensor:
     A column is visible to a row if the same row attends to it in any sequence or head, and any row of its own sequence
     does: half precision rounds small weights to 0, and no row attends to padding. A row without weights does not count.
     """
-    attended = weights > 0
-    visible = (attended.flatten(0, 1).any(0) & attended.any(1).any(1)[:, None]).sum(-1).clamp_min(1)  # (n, rows)
-    return torch.special.entr(weights).sum((-1, -2)).sum(0) / visible.float().log().sum().clamp_min(1e-9)
+    return RowEntropy().add(weights).value
 
 
-def distance(weights: Tensor) -> Tensor:
-    """How many tokens away a head attends, mean over all rows; the last row is at the last column."""
+class RowEntropy:
+    """The same from rows that come in parts, such as those of a long context."""
+
+    def __init__(self) -> None:
+        self.total: Tensor | float = 0.0  # (heads,)
+        self.rows: list[Tensor] = []  # which columns each row attends to, in any sequence or head: (rows, columns)
+        self.sequences: Tensor | None = None  # which columns any row of a sequence attends to: (n, columns)
+
+    def add(self, weights: Tensor) -> "RowEntropy":
+        attended = weights > 0
+        seen = attended.any(1).any(1)
+        self.rows.append(attended.flatten(0, 1).any(0))
+        self.sequences = seen if self.sequences is None else self.sequences | seen
+        self.total = self.total + torch.special.entr(weights).sum((-1, -2)).sum(0)
+        return self
+
+    @property
+    def value(self) -> Tensor:
+        assert self.sequences is not None
+        assert isinstance(self.total, Tensor)
+        each = self.sequences.float()  # counts of columns are whole numbers, which float32 holds
+        visible = [(each @ part.float().mT).clamp_min(1).log().sum() for part in self.rows]
+        return self.total / torch.stack(visible).sum().clamp_min(1e-9)
+
+
+def distance(weights: Tensor, first: int | None = None) -> Tensor:
+    """How many tokens away a head attends, mean over all rows. `first` is the position of the first row; by default the
+    last row is at the last column."""
     rows, columns = weights.shape[-2:]
     at = torch.arange(columns, device=weights.device)
-    return (weights * (at[columns - rows :, None] - at).abs()).sum(-1).mean((0, 2))
+    first = columns - rows if first is None else first
+    return (weights * (at[first : first + rows, None] - at).abs()).sum(-1).mean((0, 2))
 
 
 def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
     """On a sequence that ends in the same `half` tokens twice (by default half of it): the attention from each token of
-    the second copy to the token that followed it in the first copy.
+    the second copy to the token that followed it in the first copy. The last row is at the last column.
 
     Examples:
         >>> perfect = torch.zeros(1, 1, 6, 6)
@@ -89,6 +127,18 @@ def induction_score(weights: Tensor, half: int | None = None) -> Tensor:
     half = math.ceil(columns / 2) if half is None else half
     rows = torch.arange(columns - half, columns, device=weights.device)
     return weights[:, :, rows, rows - half + 1].float().mean((0, 2))
+
+
+def attention_back(weights: Tensor, lag: int, first: int, since: int = 0) -> tuple[Tensor, int]:
+    """Attention of rows to the token `lag` places before, from rows that come in parts: its sum over sequences and the
+    rows from position `since` on, (heads,), and the number of summands. `first` is the position of the first row.
+    `induction_score`, `previous_token` and `duplicate_token` are such means over all rows."""
+    skipped = max(since, lag) - first
+    kept = weights[:, :, max(0, skipped) :]
+    if not kept.shape[2]:
+        return weights.new_zeros(weights.shape[1]), 0
+    values = kept.diagonal(first + max(0, skipped) - lag, -2, -1).float()
+    return values.sum((0, 2)), len(weights) * values.shape[-1]
 
 
 def without_sink(weights: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from unstuck.view.report.runs import MEASURES, attention_of, curve_of, formula_o
 POINTS = 300  # of a curve
 PAGE = 1000  # rows of an answer
 MOST_RUNNING = 100  # runs in training whose forecasts are told
+FRESH = 600.0  # seconds since its last row, within which a training that is watched counts as going on
 SLOW = 0.1  # seconds of CPU time: a look at the directory that takes longer is followed by a rest,
 REST, LONGEST_REST = 10, 5.0  # so many times as long, and at most so many seconds: a large store takes 0.1 to 0.2 cores
 
@@ -112,7 +113,9 @@ class Reader:
         """Progress and forecast of the first runs in training."""
         if not view.runs.names:
             return []
-        running = view.table[view.table["status"] == "running"][:MOST_RUNNING]
+        status = view.table["status"]
+        watched = [run_id for run_id in view.table["run_id"][status == "watched"] if self._is_fresh(str(run_id))]
+        running = view.table[(status == "running") | view.table["run_id"].isin(watched)][:MOST_RUNNING]
         told, known = [], {}
         for row in running.to_dict("records"):
             run_id, most = str(row["run_id"]), plain(row.get("train.max_steps", row.get("max_steps")))
@@ -121,6 +124,12 @@ class Reader:
             told.append({"run_id": run_id, "step": step, "of": most, "forecast": known[run_id][1]})
         self._forecasts = known
         return told
+
+    def _is_fresh(self, run_id: str) -> bool:
+        try:
+            return time.time() - (self.root / run_id / "curve.parquet").stat().st_mtime < FRESH
+        except OSError:
+            return False
 
     def run(self, run_id: str) -> RunDirectory:
         if len(run_id.encode(errors="replace")) > 255:

@@ -55,7 +55,7 @@ function showTable() {
   by("now").replaceChildren(...table.running.map((run) => {
     const line = document.createElement("div");
     line.className = "running";
-    line.textContent = `${run.run_id}: step ${run.step.toLocaleString("en-US")} of at most ${shown(run.of)}` + (run.forecast ? `; ${run.forecast}` : "");
+    line.textContent = `${run.run_id}: step ${run.step.toLocaleString("en-US")}` + (run.of === null ? "" : ` of at most ${shown(run.of)}`) + (run.forecast ? `; ${run.forecast}` : "");
     return line;
   }));
 }

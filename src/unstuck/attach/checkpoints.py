@@ -1,0 +1,226 @@
+"""One curve over a series of checkpoints: folders of Hugging Face models, or revisions in its cache.
+
+Loading runs no code of a folder: weights are read from safetensors alone, and the model's class comes from the
+installed transformers. Nothing is downloaded.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unstuck.attach.auto import language_watch
+from unstuck.columns import STEP, TRAIN_LOSS, Row
+from unstuck.curve import Curve
+from unstuck.errors import BadInput, InvalidCombination
+from unstuck.extras import require
+
+FINAL = ("main", "master", "final", "last")  # names of revisions that hold the last weights
+_STEP = re.compile(r"(?:^|[^a-z0-9])(?:checkpoint|step|steps|global_?step|iter|iteration|ckpt)[-_ ]?(\d+)(?:[^0-9]|$)")
+_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+MOST_STATE = 50_000_000  # bytes of a trainer_state.json that is read
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with weights."""
+
+    name: str
+    path: Path
+    step: int | None  # None for weights of an unknown step, such as those of `main`
+
+    @property
+    def weights(self) -> list[Path]:
+        return sorted(self.path.glob("*.safetensors"))
+
+
+@dataclass
+class Series:
+    """What a series of checkpoints showed. Names are those of folders or revisions."""
+
+    rows: list[Row] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the rows
+    duplicates: dict[str, str] = field(default_factory=dict)  # a checkpoint, and the one whose weights it has
+    final: dict[str, str] = field(default_factory=dict)  # the same for weights of the last checkpoint
+    skipped: dict[str, str] = field(default_factory=dict)  # a checkpoint, and why it is left out
+    mark: str = ""
+    model: str = ""
+
+    @property
+    def curve(self) -> Curve:
+        return Curve.from_rows(self.rows)
+
+
+def step_of(name: str) -> int | None:
+    """The step that a name tells: after `step`, `checkpoint` and the like, or its last number.
+
+    Examples:
+        >>> [step_of(name) for name in ("checkpoint-500", "step3000", "stage1-step42-tokens8B", "epoch_7", "main")]
+        [500, 3000, 42, 7, None]
+    """
+    found = _STEP.search(name.lower()) or _NUMBER.search(name)
+    return int(found[1]) if found else None
+
+
+def find_checkpoints(directory: Path) -> list[Checkpoint]:
+    """The checkpoints in a directory, in the order of steps: its own folders, or, in a cache of Hugging Face, its
+    revisions. Those of an unknown step come last."""
+    if not directory.is_dir():
+        raise BadInput("DIR", str(directory), "a directory with checkpoints")
+    found = list(_revisions(directory)) or list(_folders(directory))
+    if not found:
+        raise BadInput("DIR", str(directory), "a directory with folders, or cached revisions, that hold a config.json")
+    return sorted(found, key=lambda c: (c.step is None, c.step or 0, c.name))
+
+
+def _revisions(directory: Path) -> Iterator[Checkpoint]:
+    """The revisions of a model in Hugging Face's cache, `models--ORG--NAME`."""
+    refs = directory / "refs"
+    for ref in sorted(path for path in refs.rglob("*") if path.is_file()) if refs.is_dir() else ():
+        commit = ref.read_text(encoding="utf-8", errors="replace")[:100].strip()
+        if not re.fullmatch("[0-9a-f]{7,64}", commit):
+            continue
+        name, path = ref.relative_to(refs).as_posix(), directory / "snapshots" / commit
+        if path.is_dir():
+            yield Checkpoint(name, path, None if name in FINAL else step_of(name))
+
+
+def _folders(directory: Path) -> Iterator[Checkpoint]:
+    for path in sorted(p for p in (directory, *directory.iterdir()) if (p / "config.json").is_file()):
+        state = _state(path)
+        known = state.get("global_step")
+        step = known if isinstance(known, int) else None if path.name in FINAL else step_of(path.name)
+        yield Checkpoint(path.name, path, step)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """What Hugging Face's Trainer noted beside a checkpoint."""
+    file = path / "trainer_state.json"
+    try:
+        state = json.loads(file.read_text()) if file.is_file() and file.stat().st_size <= MOST_STATE else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def digest(checkpoint: Checkpoint) -> str:
+    """A hash of all weights: their names, types, shapes and values."""
+    from safetensors import safe_open
+
+    total = hashlib.sha256()
+    parts: dict[str, Path] = {}
+    for file in checkpoint.weights:
+        with safe_open(file, framework="pt") as f:
+            parts |= dict.fromkeys(f.keys(), file)
+    for name in sorted(parts):
+        with safe_open(parts[name], framework="pt") as f:
+            tensor = f.get_tensor(name).contiguous()
+        total.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
+
+
+def load_model(checkpoint: Checkpoint) -> nn.Module:
+    """The model of a checkpoint, without code from its folder."""
+    require("", "reading checkpoints of Hugging Face", "transformers", install="pip install transformers")
+    import transformers  # optional
+
+    safe: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    config = transformers.AutoConfig.from_pretrained(checkpoint.path, **safe)
+    name = next(iter(getattr(config, "architectures", None) or [""]))
+    kind = transformers.AutoModel if name.endswith("Model") and "LMHead" not in name else None
+    kind = kind or transformers.AutoModelForCausalLM
+    for kernel in ("sdpa", "eager"):  # whatever kernel the folder names
+        config._attn_implementation = kernel
+        try:
+            model: nn.Module = kind.from_pretrained(
+                checkpoint.path, config=config, use_safetensors=True, dtype=torch.float32, **safe
+            )
+            return model.eval()
+        except ValueError:
+            if kernel == "eager":
+                raise
+    raise AssertionError
+
+
+def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None] = lambda done, of: None) -> Series:
+    """Measure every checkpoint of a directory: one curve, in the order of steps, whatever the order of the folders.
+
+    Checkpoints with the same weights are measured once: those that hold the weights of the last one are named in
+    `final`, others in `duplicates`. What cannot be read is named in `skipped`. A checkpoint of an unknown step has no
+    row.
+    """
+    series, kept = Series(), []
+    for checkpoint in _distinct(find_checkpoints(Path(directory)), series):
+        if checkpoint.step is None:
+            series.skipped[checkpoint.name] = "its name tells no step"
+        else:
+            kept.append(checkpoint)
+    losses = _losses(kept)
+    for i, checkpoint in enumerate(kept):
+        progress(i, len(kept))
+        try:
+            row = _measured(checkpoint, series)
+        except Exception as e:  # a folder may hold anything
+            series.skipped[checkpoint.name] = " ".join(str(e).split())[:300] or type(e).__name__
+            continue
+        assert checkpoint.step is not None
+        loss = {TRAIN_LOSS: losses[checkpoint.step]} if checkpoint.step in losses else {}
+        series.rows.append({STEP: float(checkpoint.step), **loss, **row})
+        series.names.append(checkpoint.name)
+    return series
+
+
+def _distinct(found: list[Checkpoint], series: Series) -> list[Checkpoint]:
+    """The checkpoints with weights of their own; the others are named."""
+    by_digest: dict[str, list[Checkpoint]] = {}
+    for checkpoint in found:
+        if not checkpoint.weights:
+            pickled = any(checkpoint.path.glob("*.bin")) or any(checkpoint.path.glob("*.pt"))
+            why = "it has only pickled weights, which could run code" if pickled else "it has no weights"
+            series.skipped[checkpoint.name] = f"{why}: safetensors are read alone"
+            continue
+        try:
+            by_digest.setdefault(digest(checkpoint), []).append(checkpoint)
+        except Exception as e:  # a damaged file
+            series.skipped[checkpoint.name] = f"its weights cannot be read ({type(e).__name__})"
+    steps = [c.step for group in by_digest.values() for c in group if c.step is not None]
+    last = max(steps, default=None)
+    kept = []
+    for group in by_digest.values():
+        final = next((c for c in group if c.step == last), None)
+        if final is None and any(c.step is None for c in group):
+            final = next(c for c in group if c.step is None)
+        first = final or group[0]
+        kept.append(first)
+        named = series.final if final is not None else series.duplicates
+        named.update({c.name: first.name for c in group if c is not first})
+    return [c for c in found if c in kept]
+
+
+def _measured(checkpoint: Checkpoint, series: Series) -> Row:
+    model = load_model(checkpoint)
+    watch, why = language_watch(model)
+    if watch is None:
+        raise InvalidCombination(why)
+    if series.mark and watch.seen_with != series.mark:
+        raise InvalidCombination("its vocabulary or context is another one, so its row cannot be compared")
+    series.mark, series.model = watch.seen_with, type(model).__name__
+    return watch.tried
+
+
+def _losses(found: list[Checkpoint]) -> dict[int, float]:
+    """The training loss at each step that a Trainer logged, from the state beside the last checkpoint that has one."""
+    for checkpoint in reversed(found):
+        history = _state(checkpoint.path).get("log_history")
+        entries = [e for e in history if isinstance(e, dict)] if isinstance(history, list) else []
+        known = {e["step"]: e["loss"] for e in entries if isinstance(e.get("step"), int) and "loss" in e}
+        if known:
+            return {step: float(loss) for step, loss in known.items() if isinstance(loss, (int, float))}
+    return {}

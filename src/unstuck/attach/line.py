@@ -1,0 +1,118 @@
+"""The line that a watch prints: where a run stands, what is expected, by what evidence, and when by the clock.
+
+step 90 | plateau since 20 | exit about 174 (147-205) | medium: attention to your targets, head 2.3 | about 14:05
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from unstuck.curve import Curve
+from unstuck.forecast import Event, Forecast, Outcome
+from unstuck.forecast.loss import from_loss
+
+HIGH, MEDIUM = 0.9, 0.5  # probabilities of the event before twice the present step, from which on trust is so called
+NEWS = 0.1  # change of a predicted step that is worth a line
+_EVENTS = {Event.EXIT: "exit", Event.CIRCUIT: "induction heads", Event.TASK: "threshold"}
+_EVIDENCE = {
+    "attention": "attention to your targets",
+    "induction": "induction scores",
+    "entropy": "entropy of attention",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a watch knows of a run at one step."""
+
+    forecast: Forecast
+    loss: Forecast | None  # what the loss alone shows
+    seconds_per_step: float | None = None
+
+    @classmethod
+    def of(cls, curve: Curve, forecast: Forecast, seconds_per_step: float | None = None) -> "Line":
+        of_loss = forecast if forecast.notes.loss is not None else None
+        if of_loss is None and curve.loss_name is not None:
+            of_loss = from_loss(curve)
+        return cls(forecast, of_loss, seconds_per_step)
+
+    def is_news_after(self, other: "Line | None") -> bool:
+        """Has something changed: the outcome, the state of the loss, or the predicted step by a tenth?"""
+        if self._knows_nothing:
+            return False
+        if other is None:
+            return True
+        if self._state != other._state:
+            return True
+        mine, theirs = self.forecast.step, other.forecast.step
+        return bool(mine and theirs and abs(math.log(mine / theirs)) > NEWS)
+
+    @property
+    def _state(self) -> tuple[object, ...]:
+        said = self.forecast
+        return said.outcome, said.event, said.step is None, self.grade, self.loss and self.loss.outcome
+
+    @property
+    def _knows_nothing(self) -> bool:
+        loss = None if self.loss is None else self.loss.outcome
+        unknown = (Outcome.TOO_EARLY, Outcome.NO_SIGN, Outcome.UNCLEAR)
+        return loss in (None, Outcome.UNCLEAR) and self.forecast.outcome in unknown
+
+    @property
+    def grade(self) -> str:
+        """How far the forecast can be trusted: high, medium or low; empty where none is made."""
+        said = self.forecast
+        if said.outcome is not Outcome.EMERGES:
+            return ""
+        if said.notes.unlike or said.probability is None:
+            return "low"
+        return "high" if said.probability >= HIGH else "medium" if said.probability >= MEDIUM else "low"
+
+    def __str__(self) -> str:
+        parts = [
+            f"step {self.forecast.now:,.0f}",
+            self._loss_part(),
+            self._event_part(),
+            self._evidence(),
+            self._clock(),
+        ]
+        return " | ".join(part for part in parts if part)
+
+    def _loss_part(self) -> str:
+        if self.loss is None:
+            return "no loss"
+        seen = self.loss.notes.loss
+        if self.loss.outcome is Outcome.PLATEAU and seen is not None and seen.plateau_since is not None:
+            return f"plateau since {seen.plateau_since:,.0f}"
+        names = {Outcome.FALLING: "loss falling", Outcome.RISING: "loss rising", Outcome.DIVERGED: "loss diverged"}
+        names |= {Outcome.LEFT: f"left a plateau at {self.loss.step or 0:,.0f}", Outcome.UNCLEAR: "loss unclear yet"}
+        return names.get(self.loss.outcome, self.loss.outcome.value)
+
+    def _event_part(self) -> str:
+        said, event = self.forecast, _EVENTS[self.forecast.event]
+        band = said.interval()
+        if said.outcome is Outcome.EMERGES and band is not None:
+            return f"{event} about {said.step:,.0f} ({band[0]:,.0f}-{band[1]:,.0f})"
+        if said.outcome is Outcome.EMERGED:
+            return f"{event} at {said.step:,.0f}" if said.step is not None else "nothing left to learn"
+        names = {Outcome.NOT_SOON: f"no {event} before {2 * said.now:,.0f}", Outcome.TOO_EARLY: "too early to tell"}
+        return names.get(
+            said.outcome, "" if self.loss and said.outcome is self.loss.outcome else f"no {event} in sight"
+        )
+
+    def _evidence(self) -> str:
+        said = self.forecast
+        if not self.grade:
+            return ""
+        head = "" if said.notes.head is None else f", head {said.notes.head[1]}.{said.notes.head[2]}"
+        return f"{self.grade}: {_EVIDENCE.get(said.signal, said.signal)}{head}"
+
+    def _clock(self) -> str:
+        said = self.forecast
+        if said.outcome is not Outcome.EMERGES or said.step is None or not self.seconds_per_step:
+            return ""
+        seconds = (said.step - said.now) * self.seconds_per_step
+        if not 0 <= seconds < 1e8:  # three years
+            return ""
+        then = datetime.now() + timedelta(seconds=seconds)
+        return f"about {then:%H:%M}" if seconds < 12 * 3600 else f"about {then:%d %b %H:%M}"

@@ -1,0 +1,70 @@
+"""The loss of a training, without waiting for the device: found in the model's output, or told."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unstuck.attach import find
+from unstuck.scalars import number
+
+
+class Losses:
+    """The mean loss over the steps since it was last taken. A step may have several batches; their losses count alike,
+    unless they are shares of a common sum. What is told counts more than what is found."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._told: list[Any] = []
+        self._found: list[Tensor] = []
+        self._shares = False
+        self._sum: Any = None
+        self._steps = 0
+
+    def told(self, loss: Any) -> None:
+        self._told.append(loss.detach() if isinstance(loss, Tensor) else loss)
+        self.seen = True
+
+    def found(self, loss: Tensor, *, share: bool = False) -> None:
+        self._found.append(loss)
+        self._shares, self.seen = share, True
+
+    def step(self) -> None:
+        """A step ends: its batches become one number, which stays on its device."""
+        batches = self._told or self._found
+        if batches:
+            whole = sum(batches) / (1 if self._shares and not self._told else len(batches))
+            self._sum = whole if self._sum is None else self._sum + whole
+            self._steps += 1
+        self._told, self._found = [], []
+
+    def take(self) -> float | None:
+        """The mean loss, read from the device; None where there is none."""
+        total, steps = self._sum, self._steps
+        self._sum, self._steps = None, 0
+        return None if total is None else number(total) / steps
+
+
+class ModelHook:
+    """A forward hook that finds the loss in the model's output, and keeps the first sequences of the first batch. It
+    does nothing in evaluation, without gradients and in compiled code. A copy of the model, or a model that is loaded
+    from a file, gets a hook that does nothing."""
+
+    def __init__(self, losses: Losses | None = None, sequences: int | None = None) -> None:
+        self.losses, self.sequences = losses, sequences
+        self.batch: Any = None
+
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if self.losses is None or torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
+            return
+        loss = find.loss_in(output)
+        if loss is not None:
+            self.losses.found(loss, share=kwargs.get("num_items_in_batch") is not None)
+        if self.sequences is not None:
+            self.batch, self.sequences = find.sequences(args, kwargs, self.sequences), None
+
+    def __deepcopy__(self, memo: Any) -> "ModelHook":
+        return ModelHook()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModelHook, ()

@@ -1,0 +1,78 @@
+"""How often a watch measures: as often as a share of the training time allows.
+
+A measurement is made if the time of all of them, with this one, stays within `share` of the training time so far. In
+the first seconds the share of `AHEAD` seconds may be spent in advance, since forecasts need early rows. So a training
+of `AHEAD` seconds or more never spends more than `share`. Reports (a forecast, a saved curve) get half of it at most.
+"""
+
+import time
+from collections.abc import Callable
+
+from unstuck.errors import BadInput
+from unstuck.scalars import is_whole, real
+
+AHEAD = 15.0  # seconds; at twice the value there are more early rows, and short trainings are slowed more
+SHORTEST_GAP = 10  # steps between two measurements: neighbouring steps differ by little
+DENSITY = 100  # rows while the steps grow by e, enough to test for a plateau; at twice that, files are twice as large
+EARLY_DENSITY = 10  # the same while time is spent in advance, so that it lasts
+
+
+class Pace:
+    """Decides at which steps a watch measures; a fixed `every` counts alone."""
+
+    def __init__(self, share: float = 0.01, every: int | None = None, clock: Callable[[], float] = time.perf_counter):
+        if every is not None and (not is_whole(every) or every < 1):
+            raise BadInput("every", every, "a whole number of steps, at least 1, or None for a share of the time")
+        self.share = real("share", share, 1e-6, 1.0, "a fraction of the training time, above 0 and up to 1")
+        self.every, self.clock = every, clock
+        self.spent = 0.0  # seconds of all measurements and reports
+        self._reports = 0.0  # seconds of reports
+        self.last = 0  # step of the last one
+        self._cost: dict[str, float] = {}
+        self._begun: float | None = None
+        self._first = 0
+
+    def begin(self, step: int) -> None:
+        """Training begins, or continues, after this step. The clock starts."""
+        self._begun, self._first, self.last = self.clock(), step, step
+
+    @property
+    def trained(self) -> float:
+        """Seconds of training, without measurements."""
+        return 0.0 if self._begun is None else max(0.0, self.clock() - self._begun - self.spent)
+
+    def seconds_per_step(self, step: int) -> float | None:
+        """Of the training with all that was measured."""
+        done = step - self._first
+        return None if self._begun is None or done < 1 else (self.clock() - self._begun) / done
+
+    def is_due(self, step: int) -> bool:
+        """Is a measurement due at this step?"""
+        if self.every is not None:
+            return step % self.every == 0 and step != self.last
+        gap = step - self.last
+        if gap < max(SHORTEST_GAP, step // DENSITY) or not self.allows("look"):
+            return False
+        return self.has_earned("look") or gap >= step // EARLY_DENSITY
+
+    def allows(self, kind: str) -> bool:
+        """Is there time for it, by what it took the last time?"""
+        return self.every is not None or self._fits(kind, max(self.trained, AHEAD))
+
+    def has_earned(self, kind: str) -> bool:
+        """The same without time in advance."""
+        return self._fits(kind, self.trained)
+
+    def _fits(self, kind: str, seconds: float) -> bool:
+        cost, most = self._cost.get(kind, 0.0), self.share * seconds
+        return self.spent + cost <= most and (kind == "look" or self._reports + cost <= most / 2)
+
+    def expect(self, kind: str, seconds: float) -> None:
+        """What a measurement or a report takes, before training begins."""
+        self._cost[kind] = seconds
+
+    def took(self, kind: str, seconds: float) -> None:
+        """What a measurement or a report took."""
+        self._cost[kind] = seconds
+        self.spent += seconds
+        self._reports += seconds if kind == "report" else 0.0

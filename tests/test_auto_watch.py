@@ -1,0 +1,300 @@
+"""A watch that runs by itself: when it measures, what it finds, and that it never changes or ends a training."""
+
+import copy
+import io
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import unstuck
+from refusals import names, refused
+from unstuck.attach.line import Line
+from unstuck.attach.pace import AHEAD, Pace
+from unstuck.curve import Curve
+from unstuck.forecast import Forecaster, Outcome
+from unstuck.store.store import RunDirectory
+
+
+class Tiny(nn.Module):
+    """A causal language model; with targets it gives its loss."""
+
+    def __init__(self, tokens=20, context=16, checkpointing=False):
+        super().__init__()
+        self.embed, self.pos = nn.Embedding(tokens, 16), nn.Embedding(context, 16)
+        self.qkv, self.drop, self.out = nn.Linear(16, 48), nn.Dropout(0.1), nn.Linear(16, tokens)
+        self.checkpointing = checkpointing
+
+    def layer(self, x):
+        q, k, v = self.qkv(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        return x + self.drop(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+    def forward(self, tokens, targets=None):
+        x = self.embed(tokens) + self.pos(torch.arange(tokens.shape[1]))
+        if self.checkpointing:
+            x = torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
+        else:
+            x = self.layer(x)
+        logits = self.out(x)
+        return logits if targets is None else (logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
+
+
+def train(
+    steps=12, *, watched=True, model=None, wrap=lambda m: m, tell=False, out=None, dtype=None, scaler=None, **options
+):
+    torch.manual_seed(0)
+    model = Tiny() if model is None else model()
+    trained = wrap(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    watch = unstuck.watch(trained, optimizer, out=out, every=4, **options) if watched else None
+    losses = []
+    context = model.pos.num_embeddings
+    for _ in range(steps):
+        tokens = torch.randint(20, (4, context + 1))
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is not None):
+            _, loss = trained(tokens[:, :-1], tokens[:, 1:])
+        if tell and watch:
+            watch.loss(loss)
+        optimizer.zero_grad()
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        losses.append(loss.item())
+    return model, watch, losses
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def in_place(model):
+    model.compile(backend="eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("way", "finds"),
+    [
+        ({}, True),
+        ({"model": lambda: Tiny(checkpointing=True)}, True),
+        ({"dtype": torch.bfloat16}, True),
+        ({"dtype": torch.bfloat16, "scaler": True}, True),
+        ({"wrap": lambda m: torch.compile(m, backend="eager")}, True),
+        ({"wrap": in_place}, False),
+        ({"wrap": in_place, "tell": True}, True),
+    ],
+    ids=["plain", "checkpointing", "autocast", "scaler", "compiled", "compiled in place", "told"],
+)
+def test_the_bits_of_a_training_stay(tmp_path, way, finds):
+    if way.get("scaler"):
+        way = {**way, "scaler": torch.amp.GradScaler("cpu", init_scale=8.0)}
+    torch.compiler.reset()
+    alone, _, expected = train(watched=False, **way)
+    torch.compiler.reset()
+    model, watch, losses = train(out=tmp_path / "run", **way)
+    assert losses == expected
+    assert same(model, alone)
+    assert watch.curve.steps.tolist() == [0, 4, 8, 12]
+    assert "induction" in watch.curve.measures
+    assert (watch.curve.loss_name == "train_loss") is finds
+    if finds:
+        means = np.array(losses).reshape(3, 4).mean(1)
+        assert watch.curve.loss[1:] == pytest.approx(means, rel=1e-2 if "dtype" in way else 1e-5)
+
+
+def test_a_context_shorter_than_the_test_of_induction(tmp_path):
+    """It is found before training, which runs to its end: 16 tokens are enough for a shorter test, 4 are not."""
+    _, watch, _ = train(out=tmp_path / "short")
+    assert watch.watch.random.shape[1] == 16
+    _, watch, _ = train(out=tmp_path / "shorter", model=lambda: Tiny(context=4))
+    assert watch.step == 12
+    assert watch.curve.measures == ["row_entropy", "distance"]  # on the first batch
+
+
+def test_a_measurement_that_fails_does_not_end_a_training(tmp_path, caplog):
+    class Moody(Tiny):
+        broken = False
+
+        def forward(self, tokens, targets=None):
+            if self.broken and not torch.is_grad_enabled():
+                raise ZeroDivisionError
+            self.broken = self.broken or torch.is_grad_enabled()
+            return super().forward(tokens, targets)
+
+    _, watch, losses = train(out=tmp_path / "run", model=Moody)
+    assert len(losses) == 12
+    assert np.isfinite(watch.curve.best("induction")).tolist() == [True, False, False]
+    assert watch.curve.steps.tolist() == [0, 4, 9]  # rows with a loss alone
+    assert watch.curve.loss[1:] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:9])])
+    assert [r.levelno for r in caplog.records if r.levelno >= logging.WARNING] == [logging.WARNING]
+
+    model = Moody()
+    explicit = unstuck.Watch(model, vocabulary=20, length=16, tokens=lambda x: (x, x), every=1)
+    model.broken = True
+    caplog.clear()
+    assert explicit(1) is None
+    assert explicit(2) is None
+    assert len(caplog.records) == 1
+
+
+def test_copies_and_files_of_a_watched_model(tmp_path):
+    model, watch, _ = train(out=tmp_path / "run", steps=1)
+    twin = copy.deepcopy(model)
+    rows = len(watch.rows)
+    tokens = torch.zeros(1, 8, dtype=torch.long)
+    twin(tokens, tokens)[1].backward()
+    assert (len(watch.rows), watch._losses._found) == (rows, [])
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert same(torch.load(file, weights_only=False), model)
+    watch.close()
+    assert not model._forward_hooks
+
+
+def test_a_training_is_resumed_and_another_one_is_left_alone(tmp_path):
+    _, first, _ = train(8, out=tmp_path / "run")
+    first.close()
+    _, resumed, _ = train(8, out=tmp_path / "run", step=8)
+    resumed.close()
+    assert resumed.out == tmp_path / "run"
+    assert RunDirectory(tmp_path / "run").curve().steps.tolist() == [0, 4, 8, 12, 16]
+    _, anew, _ = train(4, out=tmp_path / "run")
+    anew.close()
+    assert anew.out == tmp_path / "run-2"
+    assert RunDirectory(tmp_path / "run").curve().steps.tolist() == [0, 4, 8, 12, 16]
+    status = RunDirectory(tmp_path / "run").status()
+    assert status["state"] == "watched"
+    assert status["seconds"] > 0
+
+
+def test_one_process_of_several_watches(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    _, watch, _ = train(out=tmp_path / "run")
+    watch.loss(1.0)
+    assert watch.closed
+    assert watch.rows == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_sharded_parameters_are_said_and_the_loss_is_recorded(tmp_path, caplog):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        _, watch, losses = train(out=tmp_path / "run", wrap=fully_shard)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert any(names(record.getMessage(), "FSDP2") for record in caplog.records if record.levelno == logging.WARNING)
+    assert watch.curve.measures == []
+    assert watch.curve.steps.tolist() == [5, 10]
+    assert watch.curve.loss == pytest.approx(np.array(losses)[:10].reshape(2, 5).mean(1), rel=1e-5)
+
+
+def test_a_model_without_tokens_is_measured_on_its_first_batch(tmp_path, caplog):
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=2)
+    with caplog.at_level(logging.INFO, "unstuck"):
+        for _ in range(24):
+            optimizer.zero_grad()
+            model(torch.randn(6, 5, 8)).square().mean().backward()
+            optimizer.step()
+    assert watch.watch.probe[0].shape == (4, 5, 8)
+    assert watch.curve.measures == ["row_entropy", "distance"]
+    assert watch.curve.loss_name is None
+    assert any(names(record.getMessage(), "watch.loss") for record in caplog.records)  # how the loss can be given
+
+
+def test_accelerate(tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    torch.manual_seed(0)
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = Tiny()
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
+    watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=2)
+    for _ in range(8):
+        with accelerator.accumulate(model):
+            tokens = torch.randint(20, (4, 17))
+            _, loss = model(tokens[:, :-1], tokens[:, 1:])
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+    assert watch.curve.steps.tolist() == [0, 2, 4]
+    assert watch.curve.loss_name == "train_loss"
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [("optimizer", {"optimizer": "adam"}), ("every", {"every": 0}), ("share", {"share": 0.0}), ("step", {"step": -1})],
+)
+def test_what_cannot_be_used_is_refused_before_training(field, options, tmp_path):
+    with refused(field):
+        unstuck.watch(Tiny(), **{"out": tmp_path / "run", **options})
+    with refused("model"):
+        unstuck.watch("gpt2")
+
+
+# -- when it measures
+
+
+@pytest.mark.parametrize(("step_time", "look_time"), [(0.001, 0.005), (0.4, 0.28), (0.05, 2.0), (3.0, 0.1)])
+def test_measurements_take_at_most_their_share(step_time, look_time):
+    now, looks = [0.0], []
+    pace = Pace(0.02, clock=lambda: now[0])
+    pace.expect("look", look_time)
+    pace.begin(0)
+    watched = 0.0
+    for step in range(1, 20001):
+        now[0] += step_time
+        if pace.is_due(step):
+            now[0] += look_time
+            pace.took("look", look_time)
+            pace.last = step
+            looks.append(step)
+            watched += look_time
+            trained = step * step_time
+            assert watched <= 0.02 * max(trained, AHEAD) + 1e-9
+    trained = 20000 * step_time
+    gaps = np.diff([0, *looks])
+    assert gaps.min() >= 10
+    assert (gaps >= np.array(looks) // 100).all()
+    full = 0.02 * trained / look_time  # looks that the share pays for
+    assert len(looks) >= min(0.8 * full, 100)
+    assert not [s for s in range(400, 20000) if not any(s / 3 <= x <= s for x in looks)] or full < 20
+
+
+# -- what it says
+
+
+def test_the_line_gives_step_plateau_exit_interval_head_and_clock():
+    steps = np.arange(0, 901, 10.0)
+    attention = 0.02 + 0.2 * (steps / 1500) ** 3
+    rows = [
+        {"step": s, "train_loss": 1.0 + 0.5 * math.exp(-s / 20) + 0.002 * (-1) ** i, "attn_2_3": a, "attn_0_1": 0.02}
+        for i, (s, a) in enumerate(zip(steps, attention, strict=True))
+    ]
+    curve = Curve.from_rows(rows)
+    said = Forecaster().predict(curve)
+    assert said.outcome is Outcome.EMERGES
+    line = Line.of(curve, said, seconds_per_step=1.0)
+    low, high = said.interval()
+    since = line.loss.notes.loss.plateau_since
+    assert names(str(line), "900", f"{since:,.0f}", f"{said.step:,.0f}", f"{low:,.0f}", "2.3")
+    assert f"{high:,.0f}" in str(line)
+    assert line.grade in str(line)
+    assert line.grade in ("high", "medium", "low")
+    assert not Line.of(curve, said, 2.0).is_news_after(line)
+    earlier = curve.truncate(450)
+    before = Line.of(earlier, Forecaster().predict(earlier))
+    assert before.forecast.step < 0.8 * said.step
+    assert line.is_news_after(before)

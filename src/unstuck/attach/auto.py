@@ -98,6 +98,7 @@ class AutoWatch:
         self._handles: list[Any] = []
         self._why = ""  # attention is not measured
         self._mark = ""  # of what is looked at
+        self._uncounted = 0.0  # seconds of a step that are not the watch's
         self.closed = find.rank() != 0  # the other processes do nothing
         if self.closed:
             return
@@ -204,13 +205,14 @@ class AutoWatch:
         """The optimiser has made a step; by default the next one."""
         if self.closed:
             return
-        began, spent = self.pace.clock(), self.pace.spent
+        began, spent, self._uncounted = self.pace.clock(), self.pace.spent, 0.0
         try:
             self._stepped(self.step + 1 if step is None else step)
         except Exception as e:  # never a reason to stop training
             log.warning("the watch ends at step %s, and training goes on: %s: %s", self.step, type(e).__name__, e)
             self.close()
-        self.pace.spent = spent + self.pace.clock() - began  # with all that is beside measurements and reports
+        # With all that is beside measurements and reports.
+        self.pace.spent = spent + self.pace.clock() - began - self._uncounted
 
     def _stepped(self, step: int) -> None:
         if step <= self.step:  # several batches may make one step
@@ -221,7 +223,9 @@ class AutoWatch:
         self._losses.step()
         if self.watch is None and self._hook.batch is not None:
             batch, self._hook.batch = self._hook.batch, None
+            began = self.pace.clock()
             self._from_batch(batch)
+            self._uncounted += self.pace.clock() - began  # once, as when the watch is made
         if self.watch is not None and self.pace.is_due(step):
             self._look()
         elif self._is_loss_due(step):
@@ -232,8 +236,10 @@ class AutoWatch:
 
     def _look(self) -> None:
         assert self.watch is not None
+        began = self.pace.clock()
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # else the time of the training's own work would count as that of the measurement
+            torch.cuda.synchronize()  # the training's own work, which does not count as the measurement's
+        self._uncounted += self.pace.clock() - began
         began = self.pace.clock()
         row = self._row()
         try:

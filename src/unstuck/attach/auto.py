@@ -25,8 +25,8 @@ from unstuck.errors import BadInput
 from unstuck.forecast import Forecast, Forecaster
 from unstuck.scalars import measure, whole
 
-SHARE = 0.01  # of the training time by the watch's own clock; what follows a measurement, such as caches that must be
-# filled again, costs up to as much, so that the whole stays below 2% (benchmarks/watch.py)
+SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim of 2%, since what follows a measurement,
+# such as caches that must be filled again, is not on that clock
 LENGTH = 48  # tokens of a random sequence that tests for induction, if the context allows it
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
@@ -41,8 +41,8 @@ def watch(model: nn.Module, optimizer: Any = None, **options: Any) -> "AutoWatch
         unstuck.watch(model, optimizer)
 
     It counts the steps of the optimiser, takes the loss from the model's output if that has one (or from
-    `watch.loss(loss)`), measures the heads every so many steps in less than 2% of the time, saves the curve in a run
-    directory, and prints a line when something changes. Options are those of `AutoWatch`, which it returns.
+    `watch.loss(loss)`), measures the heads every so many steps in 1% of the time by its own clock, saves the curve in a
+    run directory, and prints a line when something changes. Options are those of `AutoWatch`, which it returns.
     """
     return AutoWatch(model, optimizer, **options)
 
@@ -98,6 +98,7 @@ class AutoWatch:
         self._handles: list[Any] = []
         self._why = ""  # attention is not measured
         self._mark = ""  # of what is looked at
+        self._uncounted = 0.0  # seconds of a step that are not the watch's
         self.closed = find.rank() != 0  # the other processes do nothing
         if self.closed:
             return
@@ -204,13 +205,14 @@ class AutoWatch:
         """The optimiser has made a step; by default the next one."""
         if self.closed:
             return
-        began, spent = self.pace.clock(), self.pace.spent
+        began, spent, self._uncounted = self.pace.clock(), self.pace.spent, 0.0
         try:
             self._stepped(self.step + 1 if step is None else step)
         except Exception as e:  # never a reason to stop training
             log.warning("the watch ends at step %s, and training goes on: %s: %s", self.step, type(e).__name__, e)
-            self.close()
-        self.pace.spent = spent + self.pace.clock() - began  # with all that is beside measurements and reports
+            self.close(last=False)
+        # With all that is beside measurements and reports.
+        self.pace.spent = spent + self.pace.clock() - began - self._uncounted
 
     def _stepped(self, step: int) -> None:
         if step <= self.step:  # several batches may make one step
@@ -221,7 +223,9 @@ class AutoWatch:
         self._losses.step()
         if self.watch is None and self._hook.batch is not None:
             batch, self._hook.batch = self._hook.batch, None
+            began = self.pace.clock()
             self._from_batch(batch)
+            self._uncounted += self.pace.clock() - began  # once, as when the watch is made
         if self.watch is not None and self.pace.is_due(step):
             self._look()
         elif self._is_loss_due(step):
@@ -232,8 +236,10 @@ class AutoWatch:
 
     def _look(self) -> None:
         assert self.watch is not None
+        began = self.pace.clock()
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # else the time of the training's own work would count as that of the measurement
+            torch.cuda.synchronize()  # the training's own work, which does not count as the measurement's
+        self._uncounted += self.pace.clock() - began
         began = self.pace.clock()
         row = self._row()
         try:
@@ -340,14 +346,17 @@ class AutoWatch:
             log.warning("the curve is not saved: %s", e)
             return None
 
-    def close(self) -> None:
-        """Detach from model and optimiser, save what was measured, and say what it came to."""
+    def close(self, *, last: bool = True) -> None:
+        """Detach from model and optimiser, measure a `last` time, save the curve, and say what it came to. At the end
+        of the process it is closed without a last measurement."""
         if self.closed:
             return
         for handle in self._handles:
             handle.remove()
         self._handles = []
         try:
+            if last and self.watch is not None and self.rows[-1][STEP] != self.step:
+                self._look()
             if self.rows and self._reported[0] != self.step:
                 self.report()
         except Exception as e:  # such as a full disk at the end of a training
@@ -359,7 +368,7 @@ class AutoWatch:
 def _close(reference: "weakref.ref[AutoWatch]") -> None:
     found = reference()
     if found is not None:
-        found.close()
+        found.close(last=False)
 
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:

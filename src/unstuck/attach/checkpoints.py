@@ -134,8 +134,8 @@ def load_model(checkpoint: Checkpoint) -> nn.Module:
     safe: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     config = transformers.AutoConfig.from_pretrained(checkpoint.path, **safe)
     name = next(iter(getattr(config, "architectures", None) or [""]))
-    kind = transformers.AutoModel if name.endswith("Model") and "LMHead" not in name else None
-    kind = kind or transformers.AutoModelForCausalLM
+    bare = name.endswith("Model") and "LMHead" not in name
+    kind: Any = transformers.AutoModel if bare else transformers.AutoModelForCausalLM
     for kernel in ("sdpa", "eager"):  # whatever kernel the folder names
         config._attn_implementation = kernel
         try:

@@ -55,6 +55,7 @@ def test_the_command_lists_keys_of_a_section_and_of_a_file_of_ones_own(tmp_path,
         f"optim.{name}" for name in ("name", "lr", "momentum", "weight_decay", "clip", "patience")
     }
     assert {key["name"]: key["default"] for key in said["keys"]}["optim.lr"] == 0.5
+    refused_command(capsys, "keys", "regression", "--section", "optin", says=["--section", "'optim'"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
         "from unstuck.tasks.task import Task, config\n"

@@ -267,7 +267,7 @@ def sweep_words(stops: int) -> list[str]:
 
 def start_sweep(out: Path, stops: int = 3) -> "subprocess.Popen[bytes]":
     code = "from unstuck.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
-    words = ["sweep", "regression", *sweep_words(stops), "--workers", "2", "--checkpoint", "0.05", "--out", str(out)]
+    words = ["sweep", "regression", *sweep_words(stops), "--workers", "2", "--checkpoint", "0.1", "--out", str(out)]
     return subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.DEVNULL)
 
 

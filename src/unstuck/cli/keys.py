@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from unstuck.config import load_spec
+from unstuck.config.load import SECTIONS
 from unstuck.config.settings import settings_of
+from unstuck.errors import BadInput, nearest
 from unstuck.view.keys import explain_keys
 
 from .common import Json
@@ -29,6 +31,8 @@ def keys(
 
       unstuck keys regression optim.name=sgd --section optim
     """
+    if section and section not in SECTIONS:
+        raise BadInput("--section", section, f"one of {', '.join(SECTIONS)}" + nearest(section, SECTIONS))
     found = [s for s in settings_of(load_spec(spec, overrides or [])) if s.name.startswith(section)]
     if as_json:
         print(json.dumps({"spec": spec, "keys": [setting._asdict() for setting in found]}))

@@ -51,7 +51,7 @@ def progress_of(run: Any) -> RenderableType:
     head.add_column(ratio=1)
     head.add_column(no_wrap=True)
     head.add_row(f"step {run.step:,} of {of:,}", ProgressBar(of, run.step), f"{rate:.1f} steps/s{left}")
-    lines = (Text(line.strip(), no_wrap=True, overflow="ellipsis") for line in _lines(run))
+    lines = (Text(line.strip()) for line in _lines(run))
     return Group(head, *lines)
 
 

@@ -13,7 +13,9 @@ from unstuck.store.run_directory import RunDirectory
 from unstuck.store.scan import scan
 from unstuck.store.table import flatten
 
-__all__ = ["Damaged", "Result", "RunDirectory", "Store", "flatten"]
+CACHE = ".cache"  # within a store: tokens of a corpus
+
+__all__ = ["CACHE", "Damaged", "Result", "RunDirectory", "Store", "flatten"]
 
 
 class Store:

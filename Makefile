@@ -88,7 +88,7 @@ redraw: .venv/run.stamp
 	$(BIN)/python tools/generate_docs.py
 
 screenshots: .venv/dev.stamp
-	$(BIN)/python -m pytest tests/test_browser.py -k "slider or pictures" --screenshots results
+	$(BIN)/python -m pytest tests/test_browser.py tests/test_browser_live.py -k "slider or pictures or plays" --screenshots results
 
 docs: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

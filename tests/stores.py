@@ -54,3 +54,17 @@ def a_live_store(path, archive, parts):
         run.write_status({"state": "running", "step": step, "seconds": result.seconds * step / result.steps})
         running.append(run)
     return running
+
+
+def mixed_store(path):
+    """Eight runs with twice the plateau, since they have another learning rate."""
+    store = a_store(path, 24)
+    for i in range(8):
+        run = RunDirectory(store / f"{i:016x}")
+        spec, status = run.spec(), run.status()
+        spec["optim"]["lr"] = 0.5
+        run._write("spec.yaml", json.dumps(spec).encode())
+        if status["result"]["plateau_steps"]:
+            status["result"]["plateau_steps"] *= 2
+        run.write_status(status)
+    return store

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from dashboards import Server
 from refusals import names, refused
-from stores import a_store
+from stores import a_store, mixed_store
 from unstuck.cli import main
 from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
@@ -395,20 +395,6 @@ def test_heads_of_a_run(client, store):
 
 
 # -- laws of runs that do not compare
-
-
-def mixed_store(path):
-    """Eight runs with twice the plateau, since they have another learning rate."""
-    store = a_store(path, 24)
-    for i in range(8):
-        run = RunDirectory(store / f"{i:016x}")
-        spec, status = run.spec(), run.status()
-        spec["optim"]["lr"] = 0.5
-        run._write("spec.yaml", json.dumps(spec).encode())
-        if status["result"]["plateau_steps"]:
-            status["result"]["plateau_steps"] *= 2
-        run.write_status(status)
-    return store
 
 
 def test_a_law_tells_what_it_ignores_and_how_to_fit_comparable_runs(tmp_path, capsys):

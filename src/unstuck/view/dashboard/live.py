@@ -47,7 +47,7 @@ class Cards:
     def _told(self, run_id: str, found: Forecast | None, step: int) -> dict[str, Any]:
         """A forecast as plain values; the time by the clock counts from the run's present step."""
         if found is None:
-            return dict.fromkeys(("forecast", "outcome", "elapsed", "exit", "signal", "head", "measured"))
+            return dict.fromkeys(("forecast", "outcome", "elapsed", "exit", "signal", "measure", "head", "measured"))
         rate = seconds_per_step(RunDirectory(self.root / run_id))
         zone = expected(found, rate)
         head = found.notes.head
@@ -57,6 +57,7 @@ class Cards:
             "elapsed": _elapsed(found, step),
             "exit": None if zone is None else zone.to_dict() | {"seconds": _seconds(zone.low, zone.high, step, rate)},
             "signal": title(head[0]) if head is not None else title(found.signal),
+            "measure": None if head is None else head[0],
             "head": None if head is None else head_name(*head[1:]),
             "measured": int(found.now),  # the last step that the curve has
         }

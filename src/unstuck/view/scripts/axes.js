@@ -1,5 +1,5 @@
 // Axes and plots: ticks that people read, and nothing sent anywhere.
-export const LAYOUT = { margin: { l: 72, r: 12, t: 14, b: 44 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", showlegend: false, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
+export const LAYOUT = { margin: { l: 86, r: 12, t: 14, b: 44 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", showlegend: false, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
 // plotly would offer to share a chart.
 export const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", displayModeBar: false };
 const GRID = { gridcolor: "#e8ebf0", zerolinecolor: "#c6ccd6", linecolor: "#c6ccd6", automargin: false };

@@ -68,9 +68,10 @@ async function show(anew) {
   by("liverun").hidden = !run;
   if (!run) return;
   by("livetitle").textContent = describe(run);
-  const key = `${run} ${running ? running.measured : "over"} ${get("heads")}`;
+  const measure = get("heads") || (running && running.measure) || ""; // by default what the forecast rests on
+  const key = `${run} ${running ? running.measured : "over"} ${measure}`;
   if (key === seen.key && !anew) return;
-  const another = !seen.key.startsWith(`${run} `), fetched = () => Promise.all([ask("/api/curve", { run }), ask("/api/heads", { run, measure: get("heads") })]);
+  const another = !seen.key.startsWith(`${run} `), fetched = () => Promise.all([ask("/api/curve", { run }), ask("/api/heads", { run, measure })]);
   let curve, heads;
   try {
     [curve, heads] = await (another ? busy(fetched) : fetched());

@@ -10,6 +10,7 @@ from browsing import column, needs_chromium, rows, settled
 from dashboards import Server
 from stores import a_store, mixed_store
 from unstuck.store.store import RunDirectory
+from waiting import eventually
 
 pytestmark = needs_chromium
 
@@ -61,7 +62,7 @@ def test_curves_are_compared_over_seeds_smoothed_and_coloured(page, dashboard, t
     page.locator("#smooth").fill("2")
     curve = RunDirectory(store / ("0" * 16)).curve()
     loss = curve.loss
-    page.wait_for_function(f"document.getElementById('curve').data[0].y[10] !== {alone[1][10]!r}")
+    assert eventually(lambda: traces(page)[0][1] != alone[1])
     wanted = [loss[max(i - r, 0) : i + r + 1].mean() for i in range(30) for r in [min(2, i, 29 - i)]]
     assert traces(page)[0][1] == pytest.approx(wanted, rel=1e-3)
     page.locator("#smooth").fill("0")
@@ -77,7 +78,7 @@ def test_curves_are_compared_over_seeds_smoothed_and_coloured(page, dashboard, t
     page.check("#logx")
     page.check("#logy")
     kinds = "['xaxis', 'yaxis'].map((a) => document.getElementById('curve').layout[a].type)"
-    page.wait_for_function(f"{kinds}.every((t) => t === 'log')")
+    assert eventually(lambda: page.evaluate(kinds) == ["log", "log"])
     before = page.locator("#curvelegend").inner_text()
     page.reload()  # the address has it all
     expect(page.locator("#curvelegend .entry")).to_have_count(2)
@@ -89,12 +90,13 @@ def test_curves_are_compared_over_seeds_smoothed_and_coloured(page, dashboard, t
 def test_parallel_coordinates_narrow_the_filter(page, dashboard):
     page.goto(f"{dashboard}/#compare")
     expect(page.locator("#parallel polyline")).to_have_count(24)
-    assert page.locator("#parallel .axis").all_inner_texts() == ["T", "d", "plateau_steps"]
+    assert page.locator("#parallel .axis").all_text_contents() == ["T", "d", "plateau_steps"]
     page.locator("#parallel .tick", has_text=re.compile("^32$")).last.click()
     expect(rows(page)).to_have_count(6)
     expect(page.locator("#filter")).to_have_value("d=32")
     page.fill("#filter", "")
     expect(page.locator("#parallel polyline")).to_have_count(24)
+    page.locator("#parallel").scroll_into_view_if_needed()
     box = page.locator("#parallel .brush").nth(0).bounding_box()  # T: 8 at the foot, 32 at the head
     middle = box["x"] + box["width"] / 2
     page.mouse.move(middle, box["y"] + 2)
@@ -118,7 +120,7 @@ def test_rows_come_page_by_page_and_then_as_they_change(page, tmp_path, monkeypa
         (store / f"{3:016x}").rename(store / "zz")
         expect(page.locator("tr[data-run='zz']")).to_be_visible()
         assert column(page, "run_id") == [*(f"{i:016x}" for i in range(24) if i != 3), "zz"]
-        assert column(page, "steps")[16] == "98765"
+        assert column(page, "steps")[16] == "98,765"
     asked = [url for url in page.asked if "/api/runs" in url]
     assert sum("after=" in url for url in asked) == 4
     assert sum("?" not in url or url.endswith("?") for url in asked) == 1  # all others asked for changes

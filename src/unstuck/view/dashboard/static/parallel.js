@@ -1,6 +1,6 @@
 // Parallel coordinates: an axis a setting, a line a run. Drag along an axis, or click a value, to narrow the filter.
 // On a narrow screen the axes lie, one below the other.
-import { colouring } from "./colours.js";
+import { INK, colouring } from "./colours.js";
 import { by, element, shown } from "./elements.js";
 import { legend } from "./legend.js";
 import { get, put } from "./state.js";
@@ -111,7 +111,7 @@ export function drawParallel(table, rows, setting) {
 
 function axis(svg, { name, scale, i, lying, point, start, end }) {
   const [x0, y0] = point(i, 0), [x1, y1] = point(i, 1);
-  svg.append(node("line", { x1: x0, y1: y0, x2: x1, y2: y1, stroke: "#1d2433", "stroke-width": 1 }));
+  svg.append(node("line", { x1: x0, y1: y0, x2: x1, y2: y1, stroke: INK, "stroke-width": 1 }));
   svg.append(node("text", lying ? { x: x0, y: y0 - 12, class: "axis" } : { x: x0, y: 14, class: "axis", "text-anchor": "middle" }, name));
   const area = node("rect", lying ? { x: x0 - 8, y: y0 - 10, width: x1 - x0 + 16, height: 20, class: "brush" } : { x: x0 - 12, y: y1 - 8, width: 24, height: y0 - y1 + 16, class: "brush" });
   const place = svg.getBoundingClientRect.bind(svg);
@@ -124,7 +124,7 @@ function axis(svg, { name, scale, i, lying, point, start, end }) {
     last = where;
     const label = node("text", lying ? { x, y: y + 22, class: "tick", "text-anchor": "middle" } : { x: x + 7, y: y + 4, class: "tick" }, text);
     label.onclick = () => narrowed(name, [`${name}=${value}`]);
-    svg.append(node("circle", { cx: x, cy: y, r: 2.2, fill: "#1d2433" }), label);
+    svg.append(node("circle", { cx: x, cy: y, r: 2.2, fill: INK, "pointer-events": "none" }), label);
   });
 }
 

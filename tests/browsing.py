@@ -45,10 +45,10 @@ def too_wide(page):
 
 
 def picture(page, path, *, whole=False):
-    """A screenshot in a palette of 256 colours, which keeps those of thin lines: a third of the size."""
+    """A screenshot as small as PNG makes it; in a palette thin lines would lose their colours."""
     page.screenshot(path=path, full_page=whole)
     with Image.open(path) as image:
-        image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+        image.convert("RGB").save(path, optimize=True)
 
 
 def new_page(browser):

@@ -173,6 +173,12 @@ def test_maps_of_a_language_model_are_on_its_words(tmp_path):
     (cache / "mine-abc-270.tokenizer.json").unlink()
     (cache / "mine-abc-270.tokenizer.json").symlink_to("/dev/zero")
     assert with_maps(directory, indices)["tokens"] == [str(i) for i in indices]
+    elsewhere = tmp_path / "elsewhere"
+    cache.rename(elsewhere)
+    (elsewhere / "mine-abc-270.tokenizer.json").unlink()
+    (elsewhere / "mine-abc-270.tokenizer.json").write_text(tokenizer.to_str())
+    cache.symlink_to(elsewhere)
+    assert with_maps(directory, indices)["tokens"] == [str(i) for i in indices]
     spec["task"]["vocabulary"] = 256
     directory._write("spec.yaml", json.dumps(spec).encode())
     assert with_maps(directory, list(b"a \n"))["tokens"] == ["a", "␣", "⏎"]

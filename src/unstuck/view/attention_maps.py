@@ -82,7 +82,9 @@ def _vocabulary(cache: Path, corpus: str, vocabulary: int) -> Mapping[int, str]:
     """From the one tokeniser of that corpus and size in a store's cache; several corpora of files may have one size."""
     name = re.escape(corpus) if re.fullmatch(r"\w+", corpus) else ""
     pattern = re.compile(rf"{name}.*-{vocabulary}\.tokenizer\.json")
-    files = [p for p in cache.iterdir() if pattern.fullmatch(p.name)] if cache.is_dir() else []
+    files = (
+        [p for p in cache.iterdir() if pattern.fullmatch(p.name)] if cache.is_dir() and not cache.is_symlink() else []
+    )
     if len(files) != 1 or not is_own_file(files[0]):
         return {}
     try:

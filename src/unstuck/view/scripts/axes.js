@@ -1,12 +1,12 @@
 // Axes and plots: ticks that people read, and nothing sent anywhere.
-export const LAYOUT = { margin: { l: 86, r: 12, t: 14, b: 44 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", showlegend: false, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
+export const LAYOUT = { margin: { l: 80, r: 12, t: 14, b: 44 }, font: { family: "system-ui, sans-serif", size: 13 }, hovermode: "closest", showlegend: false, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
 // plotly would offer to share a chart.
 export const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", displayModeBar: false };
 const GRID = { gridcolor: "#e8ebf0", zerolinecolor: "#c6ccd6", linecolor: "#c6ccd6", automargin: false };
 const written = (v) => Number(v.toPrecision(2)).toLocaleString("en-US", { maximumSignificantDigits: 2 });
 
 // A long title in two lines, so that it fits beside a low panel.
-const folded = (title) => (title.length > 24 ? title.replace(new RegExp(`^(.{${Math.floor(title.length / 2) - 4},}?) `), "$1<br>") : title);
+const folded = (title) => (title.length > 30 ? title.replace(new RegExp(`^(.{${Math.floor(title.length / 2) - 4},}?) `), "$1<br>") : title);
 
 // Numbers are written out, with thousands apart.
 export const linear = (title, more = {}) => ({ ...GRID, title: { text: folded(title), standoff: 8 }, exponentformat: "none", separatethousands: true, nticks: 7, ...more });

@@ -45,10 +45,10 @@ function lines(rows, measure) {
     groups.set(key, group);
   });
   const found = [...groups.values()], values = found.map((g) => g.rows[0][at[setting]] ?? null);
-  const hues = colouring(values), several = rows.length > 1 && grouped ? differing(table, rows).filter((c) => c !== "seed") : [];
+  const hues = colouring(values);
   return found.map((g, i) => ({
     ...g, name: grouped ? g.name.replace(/^\S+ (?=\S+=)/, "") : g.name, value: values[i], colour: setting ? hues.of(values[i]) : colourOf(i), dash: setting ? "solid" : dashOf(i),
-    note: grouped ? `${g.rows.length} ${g.rows.length === 1 ? "seed" : "seeds"}` : "", setting, entries: hues.entries, several,
+    note: grouped ? `${g.rows.length} ${g.rows.length === 1 ? "seed" : "seeds"}` : "", setting, entries: hues.entries,
   }));
 }
 
@@ -104,7 +104,7 @@ async function draw() {
   const marks = rows.flatMap((row) => known(row[0]).marks).filter((m) => m.measure === measure && (!logy || m.y > 0));
   const title = table.measures[measure] || measure;
   Plotly.react("curve", drawn, {
-    ...LAYOUT, ...joined(drawZones(wanted.map((z) => ({ ...z, label: "expected exit" })), logx, wanted.length < 4), drawMarks(marks, logy)),
+    ...LAYOUT, uirevision: `${measure} ${logx} ${logy}`, ...joined(drawZones(wanted.map((z) => ({ ...z, label: "expected exit" })), logx, wanted.length < 4), drawMarks(marks, logy)),
     xaxis: logx ? log(curves.flatMap((c) => c.x), "step") : linear("step", { rangemode: "tozero" }),
     yaxis: logy ? log(curves.flatMap((c) => c.y), title) : linear(title, range(curves)),
   }, CONFIG);
@@ -133,11 +133,10 @@ export async function compare(opened) {
     showTable();
   };
   const changed = begun ? await update(first) : await busy(() => update(first));
-  const loaded = !begun;
   begun = true;
   if (!changed && !opened) return;
-  if (changed || opened) first();
-  if (loaded || changed || opened) await draw();
+  first();
+  await draw();
 }
 
 by("filter").oninput = () => { put({ filter: by("filter").value.trim() }); showTable(); };

@@ -37,11 +37,10 @@ export function drawHeads(heads, curve, end, running) {
   draw();
   by("heads").removeAllListeners("plotly_click");
   by("heads").on("plotly_click", (e) => pick(e.points[0].data.meta));
-  const together = [["heads", "loss"], ["loss", "heads"]]; // one zoom for both panels
-  for (const [from, to] of together) {
+  for (const [from, to] of [["heads", "loss"], ["loss", "heads"]]) { // one zoom for both panels
     by(from).removeAllListeners("plotly_relayout");
     by(from).on("plotly_relayout", (e) => {
-      if ("xaxis.range[0]" in e && !e.followed) Plotly.relayout(to, { "xaxis.range": [e["xaxis.range[0]"], e["xaxis.range[1]"]] });
+      if ("xaxis.range[0]" in e) Plotly.relayout(to, { "xaxis.range": [e["xaxis.range[0]"], e["xaxis.range[1]"]] });
       else if ("xaxis.autorange" in e) Plotly.relayout(to, { "xaxis.range": [0, until] });
     });
   }
@@ -61,7 +60,7 @@ function draw() {
     x: step, y: values[i], meta: i, mode: "lines", connectgaps: true, line: { color: colourOf(heads[i][0]), width: i === chosen ? 3.2 : 1.2 }, opacity: i === chosen ? 1 : 0.75,
     hovertemplate: `${plain(nameOf(heads[i]))}<br>step %{x:,}<br>%{y:.3f}<extra></extra>`,
   }));
-    Plotly.react("heads", traces, { ...LAYOUT, ...lines(), xaxis: linear("step", { range: [0, until] }), yaxis: linear(plain(measures[measure]), heights()) }, CONFIG);
+    Plotly.react("heads", traces, { ...LAYOUT, uirevision: shownCurve.run_id, ...lines(), xaxis: linear("step", { range: [0, until] }), yaxis: linear(plain(measures[measure]), heights()) }, CONFIG);
   legend(by("headlegend"), heads.map((h, i) => ({ text: nameOf(h), colour: colourOf(h[0]), pick: () => pick(i), picked: i === chosen })).concat(chance ? [{ text: chance.label, colour: REFERENCE, dash: "dot" }] : []), "a colour a layer; click a head for its map");
 }
 

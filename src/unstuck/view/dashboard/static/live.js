@@ -6,7 +6,7 @@ import { ask, busy } from "./server.js";
 import { get, put } from "./state.js";
 
 let told = null; // the last answer
-let seen = { key: "", curve: null, heads: null };
+let seen = ""; // what is drawn: the run, its last measured step, the measure of its heads
 
 const whole = (x) => Math.round(x).toLocaleString("en-US");
 
@@ -70,8 +70,8 @@ async function show(anew) {
   by("livetitle").textContent = describe(run);
   const measure = get("heads") || (running && running.measure) || ""; // by default what the forecast rests on
   const key = `${run} ${running ? running.measured : "over"} ${measure}`;
-  if (key === seen.key && !anew) return;
-  const another = !seen.key.startsWith(`${run} `), fetched = () => Promise.all([ask("/api/curve", { run }), ask("/api/heads", { run, measure })]);
+  if (key === seen && !anew) return;
+  const another = !seen.startsWith(`${run} `), fetched = () => Promise.all([ask("/api/curve", { run }), ask("/api/heads", { run, measure })]);
   let curve, heads;
   try {
     [curve, heads] = await (another ? busy(fetched) : fetched());
@@ -82,9 +82,9 @@ async function show(anew) {
     return;
   }
   if (run !== shownRun()) return; // another card was chosen meanwhile
-  seen = { key, curve, heads };
+  seen = key;
   choices(by("headmeasure"), heads.measures, heads.measure);
-  const until = drawLoss(curve, running);
+  const until = drawLoss(curve);
   drawHeads(heads, curve, until, running);
   if (another || running) forgetMaps();
   await drawHead(run);

@@ -27,7 +27,7 @@ export function drawLoss(curve) {
   const x = curve.curve.step || [], y = curve.curve[measure] || [], until = lastStep(curve), name = (measure || "loss").replace(/_/g, " ");
   const marks = curve.marks.filter((m) => m.measure === measure);
   const line = { x, y, mode: "lines", line: { color: INK, width: 2 }, hovertemplate: "step %{x:,}<br>%{y:.4g}<extra></extra>" };
-  Plotly.react("loss", [line], { ...LAYOUT, ...joined(upright(curve, true), drawMarks(marks)), xaxis: linear("step", { range: [0, until || 1] }), yaxis: linear(name, range([{ x, y }])) }, CONFIG);
+  Plotly.react("loss", [line], { ...LAYOUT, uirevision: curve.run_id, ...joined(upright(curve, true), drawMarks(marks)), xaxis: linear("step", { range: [0, until || 1] }), yaxis: linear(name, range([{ x, y }])) }, CONFIG);
   const zone = curve.expected && { text: curve.expected.label, colour: EXIT, band: true };
   const left = curve.left !== null && { text: `left its plateau at step ${Math.round(curve.left).toLocaleString("en-US")}`, colour: EXIT };
   legend(by("losslegend"), [{ text: name, colour: INK }, zone, left, ...marks.map((m) => ({ text: m.label, colour: REFERENCE, dash: "dot" }))].filter(Boolean));

@@ -92,7 +92,7 @@ export function drawParallel(table, rows, setting) {
     return legend(by("parallellegend"), []);
   }
   const lying = width < NARROW, scales = axes.map((c) => scaleOf(shownRows.map((r) => r[at[c]])));
-  const height = lying ? LINE * axes.length + 10 : HEIGHT, [start, end] = lying ? [14, width - 26] : [height - 22, 34];
+  const height = lying ? LINE * axes.length + 10 : HEIGHT, [start, end] = lying ? [30, width - 30] : [height - 22, 34];
   const across = (i) => (lying ? 30 + i * LINE : 60 + (i * (width - 120)) / (axes.length - 1)), along = (q) => start + q * (end - start);
   const point = (i, q) => (lying ? [along(q), across(i)] : [across(i), along(q)]);
   const svg = node("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "runs by their settings" });
@@ -112,7 +112,7 @@ export function drawParallel(table, rows, setting) {
 function axis(svg, { name, scale, i, lying, point, start, end }) {
   const [x0, y0] = point(i, 0), [x1, y1] = point(i, 1);
   svg.append(node("line", { x1: x0, y1: y0, x2: x1, y2: y1, stroke: INK, "stroke-width": 1 }));
-  svg.append(node("text", lying ? { x: x0, y: y0 - 12, class: "axis" } : { x: x0, y: 14, class: "axis", "text-anchor": "middle" }, name));
+  svg.append(node("text", lying ? { x: 4, y: y0 - 12, class: "axis" } : { x: x0, y: 14, class: "axis", "text-anchor": "middle" }, name));
   const area = node("rect", lying ? { x: x0 - 8, y: y0 - 10, width: x1 - x0 + 16, height: 20, class: "brush" } : { x: x0 - 12, y: y1 - 8, width: 24, height: y0 - y1 + 16, class: "brush" });
   const place = svg.getBoundingClientRect.bind(svg);
   if (scale.numbers) brush(area, scale, name, (e) => { const box = place(); return ((lying ? e.clientX - box.left : e.clientY - box.top) - start) / (end - start); });

@@ -58,6 +58,11 @@ def new_page(browser):
     page.asked, page.wrong = [], []
     page.on("request", lambda r: page.asked.append(r.url))
     page.on("pageerror", lambda e: page.wrong.append(str(e)))
-    page.on("console", lambda m: page.wrong.append(m.text) if m.type == "error" and " 400 " not in m.text else None)
+    page.on("console", lambda m: page.wrong.append(m.text) if _is_ours(m) else None)
     page.on("dialog", lambda d: (page.wrong.append(d.message), d.dismiss()))
     return page
+
+
+def _is_ours(message):
+    """An error of a script; not an answer of 400, or a server that a test has stopped."""
+    return message.type == "error" and "load resource" not in message.text

@@ -89,7 +89,7 @@ redraw: .venv/run.stamp
 	$(BIN)/python tools/generate_docs.py
 
 screenshots: .venv/dev.stamp
-	$(BIN)/python -m pytest tests/test_browser.py -k "slider or pictures" --screenshots results
+	$(BIN)/python -m pytest tests/test_browser.py tests/test_browser_live.py -k "slider or pictures or plays" --screenshots results
 
 animation: .venv/run.stamp
 	$(BIN)/python tools/animate.py

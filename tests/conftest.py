@@ -1,4 +1,4 @@
-"""What more than one file of tests needs: one thread a process, where caches and the docs' screenshots go, W&B without
+"""What more than one file of tests needs: one thread a process, a browser, where caches and screenshots go, W&B without
 a network."""
 
 import os
@@ -49,3 +49,37 @@ def offline_wandb(tmp_path, monkeypatch):
     wandb.teardown()
     yield wandb
     wandb.teardown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    from browsing import CHROMIUM, QUIET
+
+    with sync_playwright() as p:
+        started = p.chromium.launch(executable_path=CHROMIUM, args=[*QUIET])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page on which nothing may go wrong."""
+    from browsing import new_page
+
+    new = new_page(browser)
+    yield new
+    assert not new.wrong
+    assert new.get_by_text("Share chart").count() == 0  # plotly's own, which would send it away
+    new.close()
+
+
+@pytest.fixture
+def dashboard(tmp_path):
+    """The address of a dashboard of 24 made-up runs."""
+    from dashboards import Server
+    from stores import a_store
+
+    with Server(a_store(tmp_path / "runs", 24)) as address:
+        yield address

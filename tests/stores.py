@@ -36,3 +36,35 @@ def a_store(path, runs, rows=30, name="single_location"):
         attention = np.exp(np.linspace(-3, 0, rows))
         directory.write_curve(pd.DataFrame({"step": step, "test_loss": loss, "attn_0_0": attention}))
     return path
+
+
+def a_live_store(path, archive, parts):
+    """Archived runs as if they were in training, each up to a part of its plateau: {run_id: part}. Hold their locks."""
+    running = []
+    for run_id, part in parts.items():
+        source, run = RunDirectory(archive / run_id), RunDirectory(path / run_id)
+        run.path.mkdir(parents=True)
+        run._write("spec.yaml", json.dumps(source.spec()).encode())
+        result, curve, maps = source.result(), source.curve(), source.maps()
+        now = part * result.plateau_steps
+        run.write_curve(curve.truncate(now).to_frame())
+        if maps is not None:
+            run.write_maps(maps[maps["step"] <= now])
+        step = int(curve.truncate(now).steps[-1])
+        run.write_status({"state": "running", "step": step, "seconds": result.seconds * step / result.steps})
+        running.append(run)
+    return running
+
+
+def mixed_store(path):
+    """Eight runs with twice the plateau, since they have another learning rate."""
+    store = a_store(path, 24)
+    for i in range(8):
+        run = RunDirectory(store / f"{i:016x}")
+        spec, status = run.spec(), run.status()
+        spec["optim"]["lr"] = 0.5
+        run._write("spec.yaml", json.dumps(spec).encode())
+        if status["result"]["plateau_steps"]:
+            status["result"]["plateau_steps"] *= 2
+        run.write_status(status)
+    return store

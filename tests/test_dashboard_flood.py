@@ -25,7 +25,8 @@ PATIENCE = 60.0  # seconds that one answer may take on a busy machine
 GROWTH = 60_000_000  # bytes of memory that a server may add after it is warm
 REFUSED = {200, 304, 400, 403, 404, 405}
 
-NAMES = ["T", "d", "B", "p", "flow", "run", "formula", "where", "since", "after", "token", "x", "", "T[]", "__class__"]
+NAMES = ["T", "d", "B", "p", "flow", "run", "measure", "formula", "where", "since", "after", "token", "x", "", "T[]"]
+NAMES += ["__class__"]
 TEXTS = [
     *(
         "",
@@ -106,6 +107,8 @@ PATHS = [
     "/api/theory",
     "/api/runs",
     "/api/curve",
+    "/api/live",
+    "/api/heads",
     "/api/attention",
     "/api/law",
     "/",

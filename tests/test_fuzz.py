@@ -222,10 +222,11 @@ def look_at_all(store, out, capsys):
             accepted(read_curve, run.path)
         accepted(write_report, store, out)
         client = TestClient(make_app(store), base_url="http://127.0.0.1")
+        assert client.get("/api/live").status_code == 200
         runs = client.get("/api/runs")
         assert runs.status_code == 200, runs.text
         for run in Store(store):
-            for path in ("curve", "attention"):
+            for path in ("curve", "attention", "heads"):
                 assert client.get(f"/api/{path}", params={"run": run.path.name}).status_code in (200, 400)
         assert client.get("/api/law", params={"formula": "d"}).status_code in (200, 400)
     for words in (["runs", str(store)], ["fit", str(store), "d"]):

@@ -87,7 +87,9 @@ def test_a_store_is_shown_with_its_law(tmp_path):
     assert [round(x[1], 3) for x in law["terms"]] == [1.0, 0.5]
     assert (law["n"], law["censored"]) == (36, 4)
     assert law["measured"] == pytest.approx(law["said"], rel=1e-3)
-    assert data["thresholds"] == dict.fromkeys((row[0] for row in data["rows"]), 0.1)
+    assert data["marks"].keys() == {row[0] for row in data["rows"]}
+    assert {(m["measure"], m["y"]) for marks in data["marks"].values() for m in marks} == {("test_loss", 0.1)}
+    assert {"d", "T", "seed"} <= set(data["settings"])
     assert not re.search(r"""<(script|link|img|iframe)[^>]+(src|href)\s*=\s*["'](?!data:)""", html)
     (law,) = the_data(write_report(store, tmp_path / "r.html", "d*T").read_text())["laws"]
     assert law["formula"] == "d*T"

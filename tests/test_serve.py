@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +15,14 @@ from starlette.testclient import TestClient
 
 from dashboards import Server
 from refusals import names, refused
-from stores import a_store
+from stores import a_store, mixed_store
 from unstuck.cli import main
+from unstuck.curve import Curve
 from unstuck.forecast.forecaster import Forecaster
 from unstuck.store.index import RunIndex
 from unstuck.store.store import RunDirectory
 from unstuck.theory import Flow, linearised
-from unstuck.view.dashboard.app import make_app
+from unstuck.view.dashboard.app import make_app, scripts
 from unstuck.view.report.page import write_report
 
 ROOT = Path(__file__).parents[1]
@@ -42,10 +44,15 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     assert "default-src 'self'" in page.headers["content-security-policy"]
     assert "http://" not in page.text
     assert "https://" not in page.text
-    for path in ("/app.js", "/app.css", "/plotly.js"):
+    needed, asked = ["/app.js", "/app.css", "/plotly.js"], set()
+    while needed:  # with what the modules import
+        asked.add(path := needed.pop())
         found = client.get(path)
         assert found.status_code == 200
-        assert len(found.text) > 1000
+        assert len(found.text) > 500
+        imported = re.findall(r'^import .* from "\./(.*)";$', found.text, re.MULTILINE) if path != "/plotly.js" else []
+        needed += [f"/{name}" for name in imported if f"/{name}" not in {*asked, *needed}]
+    assert asked == {f"/{script.name}" for script in scripts()} | {"/app.css", "/plotly.js"}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,7 @@ def test_theory_says_what_predict_says(client, capsys, words):
         ("/api/curve?run=..", "run", ".."),
         ("/api/curve?run=", "run", ""),
         ("/api/attention?run=%2Fetc%2Fpasswd", "run", "/etc/passwd"),
+        ("/api/heads?run=..&measure=attention", "run", ".."),
         ("/api/law?formula=import+os", "formula", "import os"),
         ("/api/law?formula=__import__('os')", "formula", "__import__('os')"),
         ("/api/law?formula=d&where=nonsense", "where", "nonsense"),
@@ -111,9 +119,12 @@ def test_forecasts_of_runs_under_way(client, store):
     directory.write_curve(pd.read_csv(ROOT / "examples" / "stuck-watched.csv"))
     directory.write_status({"state": "running", "step": 873, "seconds": 8730.0})
     with directory.lock():
-        (running,) = client.get("/api/runs").json()["running"]
+        (running,) = client.get("/api/live").json()["running"]
         zone = client.get("/api/curve", params={"run": "0" * 16}).json()["expected"]
     assert running["step"] == 873
+    assert running["elapsed"] == pytest.approx(873 / zone["step"], rel=1e-4)
+    assert running["settings"].items() >= {"task": "single_location", "d": 4, "T": 8}.items()
+    assert running["exit"]["seconds"] == pytest.approx([10 * (zone[end] - 873) for end in ("low", "high")], rel=1e-4)
     assert 873 < zone["low"] < zone["step"] < zone["high"]
     for said in (running["forecast"], zone["label"]):
         assert names(said, f"{zone['low']:,.0f}", f"{zone['high']:,.0f}")
@@ -178,7 +189,7 @@ def test_a_damaged_run_leaves_the_others_to_be_seen(client, store, tmp_path, nam
     else:
         content.to_parquet(path)
     assert len(client.get("/api/runs").json()["rows"]) >= 11
-    for api in ("curve", "attention"):
+    for api in ("curve", "attention", "heads"):
         assert client.get(f"/api/{api}?run=" + "0" * 16).status_code == 200
     assert client.get("/api/law?formula=d%2BT").status_code == 200
     assert write_report(store, tmp_path / "r.html").stat().st_size > 1_000_000
@@ -219,7 +230,8 @@ def test_a_directory_that_is_not_there():
 
 def test_a_hundred_page_loads_at_once(store):
     """Each with what the page asks for: script, style, plotly, theory, runs, a curve and a law."""
-    paths = ["/", "/app.css", "/shared.js", "/app.js", "/plotly.js", "/api/theory?T=64&d=16", "/api/runs"]
+    paths = ["/", "/app.css", "/colours.js", "/app.js", "/plotly.js", "/api/theory?T=64&d=16", "/api/runs"]
+    paths += ["/api/live", "/api/heads?run=" + "0" * 16]
     paths += ["/api/curve?run=" + "0" * 16, "/api/law?formula=d%2BT"]
 
     def load(address):  # with connections of its own, as a browser has: a shared pool may close one that is in use
@@ -324,9 +336,105 @@ def test_a_forecast_is_made_again_only_when_the_curve_has_changed(client, store,
     directory.write_curve(curve)
     directory.write_status({"state": "running", "step": 873})
     with directory.lock():
-        answers = [client.get("/api/runs").json()["running"] for _ in range(3)]
+        answers = [client.get("/api/live").json()["running"] for _ in range(3)]
         assert made == [len(curve)]
         assert answers[0] == answers[1] == answers[2]
         directory.write_curve(curve[:-5])
-        client.get("/api/runs")
+        client.get("/api/live")
         assert made == [len(curve), len(curve) - 5]
+
+
+# -- the first page
+
+
+def test_the_first_page_names_the_store_and_the_last_run(client, store, tmp_path):
+    told = client.get("/api/live").json()
+    assert (told["name"], told["total"], told["running"]) == ("runs", 12, [])
+    assert sum(told["counts"].values()) == 12
+    change = RunDirectory(store / f"{5:016x}")
+    change.write_status(change.status() | {"result": change.status()["result"] | {"steps": 4321}})
+    assert client.get("/api/live").json()["latest"] == f"{5:016x}"
+    nested = TestClient(make_app(a_store(tmp_path / "results" / "store", 2).parent), base_url="http://127.0.0.1")
+    assert nested.get("/api/live").json()["name"] == "results/store"
+    (tmp_path / "none").mkdir()
+    empty = TestClient(make_app(tmp_path / "none"), base_url="http://127.0.0.1").get("/api/live").json()
+    assert (empty["total"], empty["latest"], empty["counts"]) == (0, None, {})
+
+
+def test_cards_name_what_differs_and_the_head(client, store):
+    """Two runs of one size that differ in the learning rate, and one without a curve."""
+    curve = pd.read_csv(ROOT / "examples" / "stuck-watched.csv")
+    held = []
+    for i, lr in enumerate((0.1, 0.2, 0.2)):
+        run = RunDirectory(store / f"{i:016x}")
+        spec = run.spec()
+        spec["task"] |= {"d": 4, "T": 8}
+        spec["optim"]["lr"], spec["train"]["max_steps"] = lr, 1000 + i
+        run._write("spec.yaml", json.dumps(spec).encode())
+        run.write_status({"state": "running", "step": 873, "seconds": 87.3})
+        run.write_curve(curve if i < 2 else curve[:1])
+        held.append(run)
+    with held[0].lock(), held[1].lock(), held[2].lock():
+        cards = client.get("/api/live").json()["running"]
+    assert [card["settings"]["lr"] for card in cards] == [0.1, 0.2, 0.2]
+    assert not {"max_steps", "steps", "status"} & {name for card in cards for name in card["settings"]}
+    _, layer, head = Forecaster().predict(Curve.from_frame(curve, "watch")).notes.head
+    assert names(cards[0]["head"], f"layer {layer + 1}", f"head {head + 1}")
+    assert cards[0]["signal"]
+    assert cards[2]["exit"] is cards[2]["forecast"] is cards[2]["elapsed"] is None
+
+
+def test_heads_of_a_run(client, store):
+    told = client.get("/api/heads", params={"run": "0" * 16}).json()
+    curve = RunDirectory(store / ("0" * 16)).curve()
+    assert told["heads"] == [[0, 0]]
+    assert told["values"][0] == pytest.approx(curve.head("attention", 0, 0), rel=1e-4)
+    assert told["step"] == pytest.approx(curve.steps, rel=1e-4)
+    assert told["chance"]["y"] == 1 / 8
+    assert client.get("/api/heads", params={"run": "0" * 16, "measure": "nonsense"}).json() == told
+
+
+# -- laws of runs that do not compare
+
+
+def test_a_law_tells_what_it_ignores_and_how_to_fit_comparable_runs(tmp_path, capsys):
+    store = mixed_store(tmp_path / "runs")
+    client = TestClient(make_app(store), base_url="http://127.0.0.1")
+    told = client.get("/api/law", params={"formula": "d + T"}).json()
+    assert main(["fit", str(store), "d + T"]) == 0
+    said = capsys.readouterr().err  # the command warns of the same
+    assert names(told["warnings"][0], "lr", "0.5")
+    assert told["warnings"][0][1:] in said
+    assert names(said, *told["comparable"])
+    at = dict(zip(told["run_id"], told["ignored"]["lr"], strict=True))
+    assert {run for run, lr in at.items() if lr == 0.5} == {f"{i:016x}" for i in range(8)}
+    again = client.get("/api/law", params={"formula": "d + T", "where": told["comparable"]}).json()
+    assert again["warnings"] == again["comparable"] == []
+    assert again["ignored"] == {}
+    assert [round(x[1], 3) for x in again["terms"]] == [1.0, 0.5]
+
+
+def test_the_setting_that_explains_the_residuals_comes_first(tmp_path):
+    store = mixed_store(tmp_path / "runs")
+    for i in range(0, 24, 2):
+        run = RunDirectory(store / f"{i:016x}")
+        spec = run.spec()
+        spec["model"]["activation"] = "relu"  # which changes nothing here
+        run._write("spec.yaml", json.dumps(spec).encode())
+    client = TestClient(make_app(store), base_url="http://127.0.0.1")
+    assert list(client.get("/api/law", params={"formula": "d + T"}).json()["ignored"]) == ["lr", "activation"]
+
+
+def test_plateaus_at_different_thresholds_are_not_fitted_together(client, store):
+    for i in (0, 1):
+        run = RunDirectory(store / f"{i:016x}")
+        status = run.status()
+        status["result"]["threshold"] = 0.4
+        run.write_status(status)
+    told = client.get("/api/law", params={"formula": "d + T"}).json()
+    assert names(told["refused"], "0.1", "0.4")
+    assert "terms" not in told
+    again = client.get("/api/law", params={"formula": "d + T", "where": told["comparable"]}).json()
+    assert again["n"] + again["censored"] == 10
+    assert "threshold=0.1" in client.get("/api/runs").json()["law"]["where"]
+    assert main(["fit", str(store), "d + T"]) == 2

@@ -9,11 +9,11 @@ import pandas as pd
 import typer
 
 from unstuck.errors import BadInput
-from unstuck.forecast.prior import differing
 from unstuck.laws import PowerLaw, compare_laws, fit_power_law, read_table
 from unstuck.laws.tables import at_threshold, unscheduled
 from unstuck.laws.tables import where as where_rows
 from unstuck.view.law import explain_law
+from unstuck.view.mixed import mixed_settings, mixed_thresholds
 
 from .common import Json, named_options, real, say, warnings_as_sentences
 
@@ -108,8 +108,7 @@ def _chosen_runs(source: str, conditions: list[str], threshold: float | None) ->
         say(f"{scheduled} runs under a diversity schedule are left out; --where schedule=adaptive fits them")
     if threshold is not None:
         return at_threshold(table, threshold)
-    several = sorted(table["threshold"].dropna().unique()) if "threshold" in table else []
-    if len(several) > 1:
+    if several := sorted(mixed_thresholds(table)):
         shown = ", ".join(f"{x:g}" for x in several)
         raise BadInput("the runs' threshold", shown, "one and the same; choose with --threshold or --where")
     return table
@@ -117,11 +116,10 @@ def _chosen_runs(source: str, conditions: list[str], threshold: float | None) ->
 
 def _warn_of_other_settings(table: pd.DataFrame, formula: str) -> None:
     """Runs that differ in settings that the formula does not name do not follow one law."""
-    also = differing(table, formula)
-    if also:
-        shown = "; ".join(f"{name}: {', '.join(values[:4])}" for name, values in also.items())
-        alike = " ".join(f"--where {name}={values[0]}" for name, values in also.items() if values[0] != "nan")
-        say(f"warning: the runs also differ in {shown}, which the formula does not name. The largest group: {alike}")
+    mixed = mixed_settings(table, formula)
+    if mixed is not None:
+        alike = " ".join(f"--where {condition}" for condition in mixed.conditions)
+        say(f"warning: {mixed.sentence} The largest group: {alike}")
 
 
 def _prediction(law: PowerLaw, words: str, level: float) -> dict[str, Any]:

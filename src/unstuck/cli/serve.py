@@ -23,9 +23,9 @@ def serve(
 ) -> None:
     """Open a dashboard on the runs of a store.
 
-    It shows theory with sliders, runs while they train, and laws for any formula. It reads DIR and never writes there,
-    loads nothing from other sites, and listens on this machine only. With another --host it asks for a token, which it
-    prints.
+    It shows runs while they train with their expected exits, curves side by side, laws for any formula, and theory with
+    sliders. It reads DIR and never writes there, loads nothing from other sites, and listens on this machine only. With
+    another --host it asks for a token, which it prints.
 
     [bold]Examples[/bold]
 

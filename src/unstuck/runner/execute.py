@@ -20,14 +20,13 @@ from unstuck.probes.maps import attention_table
 from unstuck.probes.stored_circuit import in_words
 from unstuck.runner.budget import covering, is_spec_of, stored_result, truncate
 from unstuck.schedule.repetition import repetition_of
-from unstuck.store.store import Result, RunDirectory, Store
+from unstuck.store.store import CACHE, Result, RunDirectory, Store
 from unstuck.training.loop import Checkpoint, Run, RunResult
 from unstuck.training.trial import named_files, try_out
 
 CHECKPOINT_SECONDS = 20.0
 STATUS_SECONDS = 2.0  # between notes of the step a run is at
 MAP_SEQUENCES = 256  # whose mean attention is kept, where what matters is positions, not tokens
-CACHE = ".cache"  # within a store: tokens of a corpus
 CIRCUIT = 512  # sequences on which ablations are judged
 
 

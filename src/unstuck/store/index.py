@@ -19,12 +19,13 @@ from unstuck.store.archive import ARCHIVE, archived_runs, is_whole, shard_versio
 from unstuck.store.cells import Cells
 from unstuck.store.index_file import Rows, Shards, read_index, write_index
 from unstuck.store.run_directory import RunDirectory
-from unstuck.store.scan import MISSING, NO_FILES, Signature, scan
+from unstuck.store.scan import FILES, MISSING, NO_FILES, Signature, scan
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SETTLED = 2_000_000_000  # ns after which a file that is written again is sure to have another time, also on FAT
+STATUS = len(MISSING) * (len(FILES) - 1)  # of a signature: when the status was last written
 UNKNOWN: Signature = ()  # of a run that is read again at the next look
 LEAST_NEW, SHARE_NEW = 64, 1 / 200  # new rows, and their share of all, for which the index is written anew
 REMEMBERED = 1000  # removed runs, for those who ask what has changed
@@ -75,6 +76,20 @@ class RunIndex:
         gone = set(self._table.names).difference(rows.names) if rows is not before else set()
         self._rows, self._table = rows, self._next_table(rows, changed, gone)
         return self._table
+
+    def latest(self) -> str | None:
+        """The run whose status was last written, of those that are not archived."""
+        rows = self._rows
+        known = [] if rows is None else zip(rows.signatures, rows.names, strict=True)
+        times = [(s[STATUS] if s else self._written(name), name) for s, name in known if s != NO_FILES]
+        return max(times)[1] if times else None
+
+    def _written(self, name: str) -> int:
+        """When the status of a run was last written, which may still change."""
+        try:
+            return (self.root / name / FILES[-1]).lstat().st_mtime_ns
+        except OSError:
+            return 0
 
     def _read(self, before: Rows) -> tuple[Rows, set[str]]:
         """The rows of all runs, and the names of those that are others than before."""

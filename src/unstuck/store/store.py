@@ -15,7 +15,9 @@ from unstuck.store.table import flatten
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Damaged", "Result", "RunDirectory", "Store", "flatten"]
+CACHE = ".cache"  # within a store: tokens of a corpus
+
+__all__ = ["CACHE", "Damaged", "Result", "RunDirectory", "Store", "flatten"]
 
 
 class Store:

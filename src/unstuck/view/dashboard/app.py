@@ -31,7 +31,7 @@ from unstuck.view.dashboard.runs import Reader
 from unstuck.view.dashboard.theory import theory
 
 STATIC = Path(__file__).parent / "static"
-SHARED = Path(__file__).parents[1] / "report" / "templates" / "shared.js"  # with the report
+SHARED = Path(__file__).parents[1] / "scripts"  # with the report
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "unstuck_token"
 #: What a browser says of the page that asks (Sec-Fetch-Site): ours, or none, as for an address that is typed.
@@ -47,6 +47,11 @@ HEADERS = {
 Answer = Callable[[Request], Any]
 
 
+def scripts() -> list[Path]:
+    """The page's own modules, one a tab, and those that it shares with the report."""
+    return sorted([*STATIC.glob("*.js"), *SHARED.glob("*.js")])
+
+
 def new_token() -> str:
     return secrets.token_urlsafe(24)
 
@@ -59,6 +64,8 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
             _whole(r, "T", 512), _whole(r, "d", 64), _whole(r, "B", 1), _real(r, "p", 0.0), _kind(r)
         ),
         "/api/runs": lambda r: reader.table(since=_word(r, "since"), after=_word(r, "after")),
+        "/api/live": lambda r: reader.live(),
+        "/api/heads": lambda r: reader.heads(_word(r, "run"), _word(r, "measure")),
         "/api/curve": lambda r: reader.curve(_word(r, "run")),
         "/api/attention": lambda r: reader.attention(_word(r, "run")),
         "/api/law": lambda r: reader.law(_word(r, "formula"), r.query_params.getlist("where"), _sizes(r)),
@@ -69,10 +76,9 @@ def make_app(directory: Path, *, host: str = "127.0.0.1", token: str | None = No
     routes = [Route(path, _json(answer, lock if path in alone else nullcontext())) for path, answer in answers.items()]
     routes += [
         Route("/", _file(STATIC / "app.html", "text/html")),
-        Route("/app.js", _file(STATIC / "app.js", "text/javascript")),
         Route("/app.css", _file(STATIC / "app.css", "text/css")),
-        Route("/shared.js", _file(SHARED, "text/javascript")),
         Route("/plotly.js", _plotly),
+        *(Route(f"/{script.name}", _file(script, "text/javascript")) for script in scripts()),
     ]
     allowed = ["*"] if host in ("0.0.0.0", "::") else [*LOOPBACK, "[::1]", host]
 

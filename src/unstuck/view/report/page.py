@@ -5,6 +5,7 @@ text, whatever it contains.
 """
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
         runs=runs,
         data=None if runs is None else _json({**asdict(runs), "measures": MEASURES}),
         plotly=None if runs is None else _plotly(),
-        script=None if runs is None else Markup(_read("shared.js") + _read("report.js")),
+        script=None if runs is None else Markup(_script()),
         provenance=provenance(),
     )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,5 +74,8 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())
 
 
-def _read(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+def _script() -> str:
+    """The modules that the report shares with the dashboard, and its own, as one: a page on disk cannot import."""
+    shared = sorted((Path(__file__).parents[1] / "scripts").glob("*.js"))
+    parts = [path.read_text(encoding="utf-8") for path in [*shared, Path(__file__).parent / "templates" / "report.js"]]
+    return re.sub(r"^(import .*;$|export )", "", "\n".join(parts), flags=re.MULTILINE)

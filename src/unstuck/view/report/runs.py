@@ -1,13 +1,11 @@
 """What a report shows of a run store: a table, thinned curves, a law with its residuals, attention over training."""
 
-import base64
 import dataclasses
-import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from unstuck.columns import (
@@ -23,11 +21,15 @@ from unstuck.columns import (
 from unstuck.config.run import TrainSpec
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
+from unstuck.forecast.prior import WITHOUT_EFFECT
 from unstuck.laws import PowerLaw, fit_power_law
 from unstuck.laws.tables import unscheduled
 from unstuck.store.store import RunDirectory, Store
+from unstuck.view.attention_maps import attention_of
 from unstuck.view.columns import RESULTS, telling_columns
 from unstuck.view.expected import zone_of
+from unstuck.view.marks import Mark, marks_of
+from unstuck.view.plain import plain, thinned
 
 POINTS = 60_000  # of all curves together
 LEAST = 8  # points of a curve, however many runs there are
@@ -61,7 +63,8 @@ class Runs:
     attention: list[dict[str, Any]]
     unseen: str  # whose maps are left out, in a sentence
     laws: list[dict[str, Any]]
-    thresholds: dict[str, float]  # of the runs that have one
+    marks: dict[str, list[Mark]]  # levels that the curves are read against, with their names
+    settings: list[str]  # the columns that change the dynamics of a run
     circuits: dict[str, list[str]]  # in sentences, of the runs whose circuit was looked for
     expected: dict[str, dict[str, Any]]  # when runs that are not over are expected to leave their plateaus
 
@@ -75,24 +78,26 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
         return None
     names, rows = table_of(table)
     points = max(LEAST, min(MOST, POINTS // len(table)))
-    curves, circuits, left_out = {}, {}, 0
-    for run_id in table["run_id"]:
-        if says := circuit_of(where.run(str(run_id))):
-            circuits[str(run_id)] = says
-        curve = where.run(str(run_id)).curve()
+    curves, circuits, marks, left_out = {}, {}, {}, 0
+    for row in table.to_dict("records"):
+        run_id = str(row["run_id"])
+        run = where.run(run_id)
+        if says := circuit_of(run):
+            circuits[run_id] = says
+        curve = run.curve()
         if curve is None or not len(curve):
             continue
         left_out += max(0, len(curve) - points)
-        curves[str(run_id)] = curve_of(curve, points)
-    thinned = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
+        curves[run_id] = curve_of(curve, points)
+        marks[run_id] = marks_of(row, curve)
+    note = f"Curves are thinned to {points} points each; {left_out:,} rows are not shown." if left_out else ""
     attention, large = attention_of([where.run(str(run_id)) for run_id in table["run_id"]], ATTENTION)
     unseen = (
         f"The maps of {large} runs are left out, to keep this file small; `unstuck serve` shows them." if large else ""
     )
-    known = table[table["threshold"].notna()] if "threshold" in table else table[:0]
-    thresholds = {str(i): float(x) for i, x in zip(known["run_id"], known.get("threshold", []), strict=True)}
     zones = {run_id: zone for run_id in map(str, table["run_id"]) if (zone := zone_of(where.run(run_id))) is not None}
-    return Runs(names, rows, curves, thinned, attention, unseen, _laws(table, formula), thresholds, circuits, zones)
+    laws = _laws(table, formula)
+    return Runs(names, rows, curves, note, attention, unseen, laws, marks, settings_of(names), circuits, zones)
 
 
 def table_of(table: pd.DataFrame) -> tuple[list[str], list[list[Any]]]:
@@ -105,6 +110,12 @@ def rows_of(table: pd.DataFrame, names: list[str]) -> list[list[Any]]:
     """Some columns of a table as plain values."""
     shown = table[names].astype(object).where(table[names].notna(), None)
     return [[plain(v) for v in row] for row in shown.itertuples(index=False)]
+
+
+def settings_of(columns: list[str]) -> list[str]:
+    """The columns that change the dynamics of a run, and the seed."""
+    free = {"run_id", "threshold", *RESULTS, *(WITHOUT_EFFECT - {"seed"})}
+    return [c for c in columns if c not in free]
 
 
 def circuit_of(directory: RunDirectory) -> list[str]:
@@ -120,45 +131,10 @@ def curve_of(curve: Curve, points: int) -> dict[str, list[float | None]]:
     for name, measure in BEST.items():
         if measure in curve.measures:
             table[name] = curve.best(measure)
-    table = table[[STEP, *(m for m in MEASURES if m in table)]]
-    if len(table) > points:
-        table = table.iloc[np.unique(np.linspace(0, len(table) - 1, points).round().astype(int))]
+    foreign = [curve.loss_name] if curve.loss_name and curve.loss_name not in MEASURES else []
+    table = table[[STEP, *(m for m in [*MEASURES, *foreign] if m in table)]]
+    table = table.iloc[thinned(len(table), points)]
     return {str(c): [plain(float(v)) for v in table[c]] for c in table}
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return float(f"{value:.5g}") if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def attention_of(directories: list[RunDirectory], room: float = math.inf) -> tuple[list[dict[str, Any]], int]:
-    """The maps of runs that kept them, as bytes from 0 to 255, and the number of runs whose maps did not fit."""
-    out, spent, large = [], 0, 0
-    for directory in directories:
-        maps = directory.maps()
-        if maps is None or maps.empty:
-            continue
-        size = int(max(maps["row"].max(), maps["column"].max())) + 1
-        steps = sorted(int(s) for s in maps["step"].unique())
-        heads = sorted({(int(a), int(b)) for a, b in zip(maps["layer"], maps["head"], strict=True)})
-        needs = len(steps) * len(heads) * size * size
-        if spent + needs > room:
-            large += 1
-            continue
-        spent += needs
-        values = np.zeros((len(steps), len(heads), size, size), dtype=np.uint8)
-        at = {step: i for i, step in enumerate(steps)}
-        place = {head: i for i, head in enumerate(heads)}
-        which = [place[int(a), int(b)] for a, b in zip(maps["layer"], maps["head"], strict=True)]
-        weight = np.clip(maps["weight"].to_numpy(dtype=float), 0, 1)
-        values[maps["step"].map(at), which, maps["row"], maps["column"]] = np.round(255 * weight)
-        labels = [f"layer {layer + 1}, head {head + 1}" for layer, head in heads]
-        data = base64.b64encode(values.tobytes()).decode()
-        out.append({"run_id": directory.path.name, "steps": steps, "heads": labels, "size": size, "data": data})
-    return out, large
 
 
 def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
@@ -170,7 +146,8 @@ def _laws(table: pd.DataFrame, formula: str | None) -> list[dict[str, Any]]:
     keys = pd.Series([" ".join(map(str, row)) for row in table[settings].itertuples(index=False)], index=table.index)
     varied = [c for c in settings if c not in ("task", "model") and len(set(map(str, table[c]))) > 1]
     sets = [table[keys == key] for key in keys.value_counts().index[:MANY]]
-    found = [_law_of_set(part, _name_of_set(part, varied)) for part in sets]
+    usual = {c: str(Counter(str(part[c].iloc[0]) for part in sets).most_common(1)[0][0]) for c in varied}
+    found = [_law_of_set(part, _name_of_set(part, usual)) for part in sets]
     return [law for law in found if law is not None]
 
 
@@ -201,11 +178,12 @@ def _law_of_set(part: pd.DataFrame, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _name_of_set(part: pd.DataFrame, varied: list[str]) -> str:
-    """Task, model and number of runs, and the settings in which this set differs from others."""
+def _name_of_set(part: pd.DataFrame, usual: dict[str, str]) -> str:
+    """Task, model and number of runs, and the settings that are not the usual ones."""
     name = f"{part['task'].iloc[0]}, {part['model'].iloc[0]}, {len(part)} runs" if "task" in part else "runs"
-    values = {c: part[c].iloc[0] for c in varied}  # a missing one is None or NaN; a list is a value
-    settings = [f"{c} = {value}" for c, value in values.items() if value is not None and value == value]
+    found = {c: part[c].iloc[0] for c in usual}  # a missing one is None or NaN; a list is a value
+    there = {c: value for c, value in found.items() if value is not None and value == value}
+    settings = [f"{c} = {value}" for c, value in there.items() if str(value) != usual[c]]
     return name + (f" ({', '.join(settings)})" if settings else "")
 
 

@@ -1,59 +1,70 @@
-"use strict";
 // The report's own script: its data are in the page.
-const DATA = JSON.parse(by("data").textContent);
-const column = Object.fromEntries(DATA.columns.map((name, i) => [name, i]));
-const order = { name: null, up: true }, chosen = new Set();
-const table = () => tableOf(DATA, order, chosen, 2000, table, curves);
+import { CONFIG, LAYOUT, linear, log, range } from "./axes.js";
+import { colourOf, dashOf } from "./colours.js";
+import { drawMarks, drawZones, joined } from "./curves.js";
+import { by, element, option, plain } from "./elements.js";
+import { drawLaw } from "./law.js";
+import { legend } from "./legend.js";
+import { drawMap } from "./maps.js";
+import { labels, places, tableOf } from "./table.js";
 
-// A threshold belongs to the measure that decides: the copying advantage or accuracy where it is measured, else the loss.
-const decides = (curve) => ["copy_advantage", "test_accuracy"].find((name) => name in curve) || "test_loss";
+const DATA = JSON.parse(by("data").textContent), MOST_CURVES = 40, MOST_ROWS = 2000;
+const order = { name: null, up: true }, chosen = new Set();
+const showTable = () => tableOf(DATA, order, chosen, MOST_ROWS, showTable, drawCurves);
 
 // What is known of the chosen runs' circuits, in sentences.
-function circuits() {
-  const known = DATA.rows.filter((row) => chosen.has(row[0]) && row[0] in DATA.circuits).slice(0, 40);
+function circuits(rows, names) {
+  const known = rows.flatMap((row, i) => (row[0] in DATA.circuits ? [element("li", "", `${names[i]}: ${DATA.circuits[row[0]].join("; ")}`)] : []));
   by("circuits").hidden = !known.length;
-  by("circuitlist").replaceChildren(...known.map((row) => {
-    const item = document.createElement("li");
-    item.textContent = `${label(DATA, row, chosen)}: ${DATA.circuits[row[0]].join("; ")}`;
-    return item;
-  }));
+  by("circuitlist").replaceChildren(...known);
 }
 
-function curves() {
-  const measure = by("measure").value, traces = [], lines = new Set(), zones = [];
-  DATA.rows.filter((row) => chosen.has(row[0])).slice(0, 40).forEach((row, i) => {
-    const curve = DATA.curves[row[0]], threshold = DATA.thresholds[row[0]];
+function drawCurves() {
+  const measure = by("measure").value, at = places(DATA.columns), traces = [], marks = [], zones = [], entries = [];
+  const rows = DATA.rows.filter((row) => chosen.has(row[0])).slice(0, MOST_CURVES), names = labels(DATA, rows);
+  rows.forEach((row, i) => {
+    const curve = DATA.curves[row[0]], colour = colourOf(i), dash = dashOf(i);
     if (!curve || !curve[measure]) return;
-    const colour = PALETTE[i % PALETTE.length], name = label(DATA, row, chosen);
-    traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", name, line: { color: colour, width: 1.8 } });
-    const deciding = threshold !== undefined && measure === decides(curve), end = row[column.plateau_steps];
-    if (deciding) lines.add(threshold);
+    const hover = { hovertemplate: `${plain(names[i])}<br>step %{x:,}<br>%{y:.4g}<extra>${plain(row[0])}</extra>` };
+    traces.push({ run: true, x: curve.step, y: curve[measure], mode: "lines", line: { color: colour, dash, width: 1.9 }, ...hover });
+    entries.push({ text: names[i], colour, dash });
+    marks.push(...(DATA.marks[row[0]] || []).filter((m) => m.measure === measure));
     if (DATA.expected[row[0]]) zones.push({ ...DATA.expected[row[0]], colour });
-    if (end !== null && end !== undefined) {
-      const k = Math.max(0, curve.step.findIndex((s) => s >= end));
-      traces.push({ x: [end], y: [deciding ? threshold : curve[measure][k]], mode: "markers", marker: { color: colour, size: 9 }, showlegend: false, name });
-    }
+    const end = row[at.plateau_steps], k = typeof end === "number" ? curve.step.findIndex((s) => s >= end) : -1;
+    if (k >= 0) traces.push({ x: [end], y: [curve[measure][k]], mode: "markers", marker: { color: colour, size: 9, line: { color: "#fff", width: 1 } }, ...hover });
   });
-  const { shapes, annotations } = drawZones(zones, by("log").checked), levels = [...lines].map((y) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { dash: "dash", color: "#999", width: 1 } }));
-  const empty = traces.length ? [] : [{ text: "choose runs in the table", showarrow: false, font: { size: 16, color: "#888" } }];
+  const logx = by("log").checked, lines = traces.filter((t) => t.run);
+  const empty = traces.length ? [] : [{ text: "choose runs in the table", showarrow: false, font: { size: 16 } }];
   Plotly.react("curve", traces, {
-    ...LAYOUT, shapes: [...shapes, ...levels], annotations: [...annotations, ...empty],
-    xaxis: { title: { text: "step" }, type: by("log").checked ? "log" : "linear" },
-    yaxis: { title: { text: DATA.measures[measure] }, ...range(traces.filter((t) => t.run)) },
+    ...LAYOUT, ...joined(drawZones(zones, logx), drawMarks(marks), { annotations: empty }),
+    xaxis: logx ? log(lines.flatMap((t) => t.x), "step") : linear("step", { rangemode: "tozero" }), yaxis: linear(DATA.measures[measure] || measure || "", range(lines)),
   }, CONFIG);
-  circuits();
+  legend(by("curvelegend"), entries);
+  circuits(rows, names);
 }
 
-const maps = () => DATA.attention[by("arun").value];
+function showMap() {
+  const maps = DATA.attention[by("arun").value], step = Number(by("astep").value);
+  by("astepout").textContent = `step ${maps.steps[step].toLocaleString("en-US")}`;
+  drawMap(by("map"), maps, Number(by("ahead").value), step);
+}
 
-by("filter").oninput = table;
-by("clear").onclick = () => { chosen.clear(); table(); curves(); };
-for (const [name, text] of Object.entries(DATA.measures))
-  if (Object.values(DATA.curves).some((c) => name in c)) option(by("measure"), name, text);
+function showHeads() {
+  const maps = DATA.attention[by("arun").value];
+  by("ahead").replaceChildren();
+  maps.names.forEach((name, i) => option(by("ahead"), i, name));
+  by("astep").max = by("astep").value = maps.steps.length - 1;
+  showMap();
+}
+
+by("filter").oninput = showTable;
+by("clear").onclick = () => { chosen.clear(); showTable(); drawCurves(); };
+const measured = new Set(Object.values(DATA.curves).flatMap(Object.keys));
+for (const [name, text] of Object.entries(DATA.measures)) if (measured.has(name)) option(by("measure"), name, text);
 DATA.rows.filter((row) => row[0] in DATA.curves).slice(0, 6).forEach((row) => chosen.add(row[0]));
-by("measure").onchange = by("log").onchange = curves;
-table();
-curves();
+by("measure").onchange = by("log").onchange = drawCurves;
+showTable();
+drawCurves();
 if (DATA.laws.length) {
   const law = () => drawLaw(DATA.laws[by("law").value]);
   DATA.laws.forEach((found, i) => option(by("law"), i, `${found.name}: ${found.formula}`));
@@ -62,7 +73,7 @@ if (DATA.laws.length) {
 }
 if (DATA.attention.length) {
   DATA.attention.forEach((found, i) => option(by("arun"), i, found.run_id));
-  by("arun").onchange = () => showHeads(maps());
-  by("ahead").onchange = by("astep").oninput = () => drawMap(maps());
-  showHeads(maps());
+  by("arun").onchange = showHeads;
+  by("ahead").onchange = by("astep").oninput = showMap;
+  showHeads();
 }

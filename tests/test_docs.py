@@ -74,12 +74,27 @@ def numbers(text):
     return [int(x) for x in re.findall(r"\b\d+\b", text)]
 
 
-def test_every_figure_has_a_section_in_an_appendix():
-    pages = "".join((ROOT / "docs" / f"figures-{part}.md").read_text() for part in ("paper1", "paper2", "ours"))
-    shown = re.findall(r"^## (\S+)$", pages, re.MULTILINE)
-    assert sorted(shown) == sorted(set(shown))
-    assert set(available()) <= set(shown)
-    assert set(available()) <= set(re.findall(r"<!-- figure: (\S+) -->", pages))
+def test_every_figure_has_a_page_and_a_place_in_one_gallery():
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "figures").glob("*.md")}
+    assert set(available()) <= set(pages)
+    for name, page in pages.items():
+        assert page.startswith(f"# {name}\n")
+        assert re.findall(r"<!-- (figure|about): (\S+) -->", page) == [("about", name), ("figure", name)]
+    galleries = [(ROOT / "docs" / page).read_text() for page, _ in generate_docs.GALLERIES.values()]
+    rows = re.findall(r"^\| \[([\w-]+)\]\(figures/\1\.md\)", "".join(galleries), re.MULTILINE)
+    assert sorted(rows) == sorted(available())
+    pictures = re.findall(r"!\[([\w-]+)\]\(\.\./results/\1\.png\)\]\(figures/\1\.md\)", "".join(galleries))
+    assert sorted(pictures) == sorted(name for name in available() if (ROOT / "results" / f"{name}.png").is_file())
+
+
+def test_links_of_a_block_are_relative_to_the_page():
+    block = "![a](../results/a.png) [b](figures/b.md#x) [c](https://c.org/d) [e](#e)"
+    moved = {
+        page: generate_docs.from_page(block, ROOT / page) for page in ("README.md", "docs/a.md", "docs/figures/a.md")
+    }
+    assert moved["docs/a.md"] == block
+    assert moved["README.md"] == "![a](results/a.png) [b](docs/figures/b.md#x) [c](https://c.org/d) [e](#e)"
+    assert moved["docs/figures/a.md"] == "![a](../../results/a.png) [b](b.md#x) [c](https://c.org/d) [e](#e)"
 
 
 def test_every_test_that_the_errata_name_exists():

@@ -111,19 +111,22 @@ def test_pictures_in_the_pages_exist():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md", "docs/stuck.md"]
+    "page",
+    ["README.md", "api", "laboratory", "sweep", "recall", "incremental", "watch", "schedule"],
 )
-def test_python_examples_in_the_pages_run(page):
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+def test_python_examples_in_the_pages_run(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = ROOT / page if page == "README.md" else ROOT / "docs" / f"{page}.md"
+    code = "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
     exec(compile(code, page, "exec"), {})
 
 
-@pytest.mark.parametrize("name", ["stuck-loss", "stuck-watched"])
-def test_the_example_of_a_stuck_run_says_what_the_page_says(name, capsys):
+@pytest.mark.parametrize(("name", "page"), [("stuck-loss", "stuck.md"), ("stuck-watched", "forecast.md")])
+def test_the_example_of_a_stuck_run_says_what_the_page_says(name, page, capsys):
     """It is the beginning of a committed run, and the answer on the page is the command's."""
     table = pd.read_csv(ROOT / "examples" / f"{name}.csv")
     curve = Store(ROOT / "results" / "store").run("8437597ef94fce25").curve()
     pd.testing.assert_frame_equal(table, curve.truncate(900).to_frame()[list(table)], rtol=1e-5)
     assert main(["forecast", str(ROOT / "examples" / f"{name}.csv")]) == 0
     said = capsys.readouterr().out.strip()
-    assert f"$ unstuck forecast examples/{name}.csv\n{said}\n" in (ROOT / "docs" / "stuck.md").read_text()
+    assert f"$ unstuck forecast examples/{name}.csv\n{said}\n" in (ROOT / "docs" / page).read_text()

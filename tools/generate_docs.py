@@ -20,8 +20,8 @@
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
-Links in a block are relative to docs/; `regenerated` makes them relative to the page. It also writes src/unstuck/papers/costs.csv, what all figures cost. `--check` writes nothing and fails if a file is not
-up to date.
+Links in a block are relative to docs/; `regenerated` makes them relative to the page. The tool also writes
+src/unstuck/papers/costs.csv, what all figures cost. `--check` writes nothing and fails if a file is not up to date.
 """
 
 import contextlib

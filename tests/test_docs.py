@@ -1,5 +1,6 @@
 """README and docs agree with the committed results and with the code."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from markdown.extensions.toc import slugify
 
 from unstuck.cli import main
 from unstuck.papers.catalogue import available, entries
@@ -104,10 +106,67 @@ def test_every_test_that_the_errata_name_exists():
     assert named <= there
 
 
-def test_pictures_in_the_pages_exist():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
-            assert (page.parent / target).is_file(), (page.name, target)
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def anchors(path):
+    """Of the headings of a page, as Python-Markdown names them."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {slugify(re.sub(r"[`*]", "", title), "-") for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def test_every_relative_link_leads_somewhere():
+    broken, links = [], 0
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", without_code(page.read_text())):
+            name, _, anchor = target.partition("#")
+            there = page.parent / name if name else page
+            links += 1
+            if not there.exists() or (anchor and anchor not in anchors(there)):
+                broken.append((str(page.relative_to(ROOT)), target))
+    assert broken == []
+    assert links > 500  # the pattern finds links at all
+
+
+def test_no_page_is_longer_than_five_screens():
+    """About 1,500 words of prose. Generated tables do not count, nor do references and galleries, which are lists."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.name not in ("commands.md", "api.md"):
+            prose = generate_docs.BLOCK.sub("", page.read_text())
+            assert len(prose.split()) <= 1500, page.name
+
+
+def test_mathematics_becomes_mathml():
+    tex = '<span class="arithmatex">\\(a &lt; b\\)</span>', '<div class="arithmatex">\\[\n\\frac{1}{2}\n\\]</div>'
+    mathml = import_hooks().on_page_content(f"<p>x{tex[0]}</p>{tex[1]}<img src='a'>")
+    inline, block = re.findall(r"<math.*?</math>", mathml)
+    assert re.findall(r"<m(?:i|o)>(.*?)</m(?:i|o)>", inline) == ["a", "&#x0003C;", "b"]
+    assert "<mfrac><mrow><mn>1</mn></mrow><mrow><mn>2</mn></mrow></mfrac>" in block
+    assert ('display="block"' in block, 'display="block"' in inline) == (True, False)
+    assert "arithmatex" not in mathml
+    assert '<img loading="lazy" ' in mathml
+
+
+def test_every_formula_of_the_docs_can_be_drawn():
+    """No TeX command is left as text in the MathML."""
+    convert = pytest.importorskip("latex2mathml.converter").convert
+    formulas = 0
+    for page in PAGES:
+        text = without_code(page.read_text())
+        for tex in re.findall(r"\$\$(.+?)\$\$|(?<![\\$])\$(?![\s$])([^$\n]+?)\$", text, re.DOTALL):
+            assert "\\" not in convert("".join(tex).strip()), (page.name, tex)
+            formulas += 1
+    assert formulas > 150
+
+
+def import_hooks():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    return importlib.import_module("mkdocs_hooks")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,21 @@
-"""Let the documentation show the committed pictures. In the repository a page of docs/ has them at ../results/NAME.png,
-and a page in a folder at ../../results/NAME.png; the site gets copies at results/NAME.png. Pictures load when they are
-scrolled to."""
+"""Let the documentation show the committed pictures and mathematics.
 
+Pictures: in the repository a page of docs/ has them at ../results/NAME.png, and a page in a folder at
+../../results/NAME.png; the site gets copies at results/NAME.png. They load when they are scrolled to.
+
+Mathematics: $...$ and $$...$$ become MathML, which browsers draw without a script.
+"""
+
+import html as entities
 import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
+#: What pymdownx.arithmatex writes: TeX between \( and \), or between \[ and \].
+TEX = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 ONE_UP = re.compile(r"\]\(\.\./((?:\.\./)*results/[^)]*\.png\))")
 
 
@@ -23,4 +31,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    return html.replace("<img ", '<img loading="lazy" ')
+    return TEX.sub(as_mathml, html.replace("<img ", '<img loading="lazy" '))
+
+
+def as_mathml(match: re.Match[str]) -> str:
+    tag, tex = match.groups()
+    display, style = ("block", ' style="overflow-x: auto"') if tag == "div" else ("inline", "")
+    return f'<{tag} class="math"{style}>{convert(entities.unescape(tex).strip(), display=display)}</{tag}>'

@@ -84,6 +84,7 @@ def test_a_command_without_its_extra_names_it_in_one_sentence(directory, words, 
     "code",
     [
         "unstuck.Curve.from_rows([{'step': 0, 'loss': 1.0}]).plot()",
+        "from unstuck.theory import Flow; Flow(T=8, d=2).plot()",
         "unstuck.probes.draw_attention(None, [(0, 0)], [0])",
         "import pandas; unstuck.probes.draw_heads(pandas.DataFrame(columns=['layer', 'head']), [])",
     ],

@@ -3,6 +3,8 @@
 Pictures: in the repository a page of docs/ has them at ../results/NAME.png, and a page in a folder at
 ../../results/NAME.png; the site gets copies at results/NAME.png. They load when they are scrolled to.
 
+Links to examples/, which the site does not have, become words.
+
 Mathematics: $...$ and $$...$$ become MathML, which browsers draw without a script.
 """
 
@@ -16,6 +18,8 @@ from mkdocs.structure.files import File, Files
 
 #: What pymdownx.arithmatex writes: TeX between \( and \), or between \[ and \].
 TEX = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+#: A link to a file that the site does not have, which becomes its words.
+OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+examples/[^)]*\)")
 ONE_UP = re.compile(r"\]\(\.\./((?:\.\./)*results/[^)]*\.png\))")
 
 
@@ -27,7 +31,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return ONE_UP.sub(r"](\1", markdown)
+    return OUTSIDE.sub(r"\1", ONE_UP.sub(r"](\1", markdown))
 
 
 def on_page_content(html: str, **_: Any) -> str:

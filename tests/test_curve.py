@@ -208,10 +208,11 @@ def test_for_a_release_a_curve_is_also_a_table():
 def test_a_curve_can_be_drawn():
     pytest.importorskip("matplotlib")
     curve = Curve.from_rows([{"step": s, "test_loss": 1 / (s + 1), "attn_0_0": s / 10} for s in range(5)])
-    assert curve.plot().get_ylabel() == "test_loss"
+    assert curve.plot().axes[0].get_ylabel() == "test_loss"
     drawn = curve.plot("attention")
-    assert drawn.lines[-1].get_ydata().tolist() == curve.best("attention").tolist()
-    assert curve.plot("attention", ax=drawn) is drawn
+    (ax,) = drawn.axes
+    assert ax.lines[-1].get_ydata().tolist() == curve.best("attention").tolist()
+    assert curve.plot("attention", ax=ax) is drawn
 
 
 #: Lines outside curve.py and probes/ that may spell a column.

@@ -1,5 +1,6 @@
 """README and docs agree with the committed results and with the code."""
 
+import importlib
 import json
 import re
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from markdown.extensions.toc import slugify
 
 from unstuck.cli import main
 from unstuck.papers.catalogue import available, entries
@@ -70,12 +72,27 @@ def numbers(text):
     return [int(x) for x in re.findall(r"\b\d+\b", text)]
 
 
-def test_every_figure_has_a_section_in_an_appendix():
-    pages = "".join((ROOT / "docs" / f"figures-{part}.md").read_text() for part in ("paper1", "paper2", "ours"))
-    shown = re.findall(r"^## (\S+)$", pages, re.MULTILINE)
-    assert sorted(shown) == sorted(set(shown))
-    assert set(available()) <= set(shown)
-    assert set(available()) <= set(re.findall(r"<!-- figure: (\S+) -->", pages))
+def test_every_figure_has_a_page_and_a_place_in_one_gallery():
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "figures").glob("*.md")}
+    assert set(available()) <= set(pages)
+    for name, page in pages.items():
+        assert page.startswith(f"# {name}\n")
+        assert re.findall(r"<!-- (figure|about): (\S+) -->", page) == [("about", name), ("figure", name)]
+    galleries = [(ROOT / "docs" / page).read_text() for page, _ in generate_docs.GALLERIES.values()]
+    rows = re.findall(r"^\| \[([\w-]+)\]\(figures/\1\.md\)", "".join(galleries), re.MULTILINE)
+    assert sorted(rows) == sorted(available())
+    pictures = re.findall(r"!\[([\w-]+)\]\(\.\./results/\1\.png\)\]\(figures/\1\.md\)", "".join(galleries))
+    assert sorted(pictures) == sorted(name for name in available() if (ROOT / "results" / f"{name}.png").is_file())
+
+
+def test_links_of_a_block_are_relative_to_the_page():
+    block = "![a](../results/a.png) [b](figures/b.md#x) [c](https://c.org/d) [e](#e)"
+    moved = {
+        page: generate_docs.from_page(block, ROOT / page) for page in ("README.md", "docs/a.md", "docs/figures/a.md")
+    }
+    assert moved["docs/a.md"] == block
+    assert moved["README.md"] == "![a](results/a.png) [b](docs/figures/b.md#x) [c](https://c.org/d) [e](#e)"
+    assert moved["docs/figures/a.md"] == "![a](../../results/a.png) [b](b.md#x) [c](https://c.org/d) [e](#e)"
 
 
 def test_every_test_that_the_errata_name_exists():
@@ -85,26 +102,87 @@ def test_every_test_that_the_errata_name_exists():
     assert named <= there
 
 
-def test_pictures_in_the_pages_exist():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
-            assert (page.parent / target).is_file(), (page.name, target)
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def anchors(path):
+    """Of the headings of a page, as Python-Markdown names them."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {slugify(re.sub(r"[`*]", "", title), "-") for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def test_every_relative_link_leads_somewhere():
+    broken, links = [], 0
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", without_code(page.read_text())):
+            name, _, anchor = target.partition("#")
+            there = page.parent / name if name else page
+            links += 1
+            if not there.exists() or (anchor and anchor not in anchors(there)):
+                broken.append((str(page.relative_to(ROOT)), target))
+    assert broken == []
+    assert links > 500  # the pattern finds links at all
+
+
+def test_no_page_is_longer_than_five_screens():
+    """About 1,500 words of prose. Generated tables do not count, nor do references and galleries, which are lists."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.name not in ("commands.md", "api.md"):
+            prose = generate_docs.BLOCK.sub("", page.read_text())
+            assert len(prose.split()) <= 1500, page.name
+
+
+def test_mathematics_becomes_mathml():
+    tex = '<span class="arithmatex">\\(a &lt; b\\)</span>', '<div class="arithmatex">\\[\n\\frac{1}{2}\n\\]</div>'
+    mathml = import_hooks().on_page_content(f"<p>x{tex[0]}</p>{tex[1]}<img src='a'>")
+    inline, block = re.findall(r"<math.*?</math>", mathml)
+    assert re.findall(r"<m(?:i|o)>(.*?)</m(?:i|o)>", inline) == ["a", "&#x0003C;", "b"]
+    assert "<mfrac><mrow><mn>1</mn></mrow><mrow><mn>2</mn></mrow></mfrac>" in block
+    assert ('display="block"' in block, 'display="block"' in inline) == (True, False)
+    assert "arithmatex" not in mathml
+    assert '<img loading="lazy" ' in mathml
+
+
+def test_every_formula_of_the_docs_can_be_drawn():
+    """No TeX command or tabulator is left as text in the MathML."""
+    convert = pytest.importorskip("latex2mathml.converter").convert
+    formulas = 0
+    for page in PAGES:
+        text = without_code(page.read_text())
+        for tex in re.findall(r"\$\$(.+?)\$\$|(?<![\\$])\$(?![\s$])([^$\n]+?)\$", text, re.DOTALL):
+            drawn = convert("".join(tex).strip())
+            assert not re.search(r"\\|&amp;|&#x00026;|begin|aligned", drawn), (page.name, tex)
+            formulas += 1
+    assert formulas > 150
+
+
+def import_hooks():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    return importlib.import_module("mkdocs_hooks")
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/api.md", "docs/laboratory.md", "docs/recall.md", "docs/incremental.md", "docs/stuck.md"]
+    "page",
+    ["README.md", "api", "laboratory", "sweep", "recall", "incremental", "watch", "schedule"],
 )
-def test_python_examples_in_the_pages_run(page):
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+def test_python_examples_in_the_pages_run(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = ROOT / page if page == "README.md" else ROOT / "docs" / f"{page}.md"
+    code = "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
     exec(compile(code, page, "exec"), {})
 
 
-@pytest.mark.parametrize("name", ["stuck-loss", "stuck-watched"])
-def test_the_example_of_a_stuck_run_says_what_the_page_says(name, capsys):
+@pytest.mark.parametrize(("name", "page"), [("stuck-loss", "stuck.md"), ("stuck-watched", "forecast.md")])
+def test_the_example_of_a_stuck_run_says_what_the_page_says(name, page, capsys):
     """It is the beginning of a committed run, and the answer on the page is the command's."""
     table = pd.read_csv(ROOT / "examples" / f"{name}.csv")
     curve = Store(ROOT / "results" / "store").run("8437597ef94fce25").curve()
     pd.testing.assert_frame_equal(table, curve.truncate(900).to_frame()[list(table)], rtol=1e-5)
     assert main(["forecast", str(ROOT / "examples" / f"{name}.csv")]) == 0
     said = capsys.readouterr().out.strip()
-    assert f"$ unstuck forecast examples/{name}.csv\n{said}\n" in (ROOT / "docs" / "stuck.md").read_text()
+    assert f"$ unstuck forecast examples/{name}.csv\n{said}\n" in (ROOT / "docs" / page).read_text()

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING and examples/ tell a newcomer to do works as written."""
+"""What docs/own-task.md and examples/ tell a newcomer to do works as written."""
 
 import json
 import re
@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["model.width=16", "model.heads=1", "model.qk=8", "train.max_steps=8", "task.T=4", "task.d=1"]
 
 
-def test_the_ten_minute_task_of_contributing(tmp_path, monkeypatch, capsys):
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    section = page[page.index("## Add your own task in ten minutes") :]
+def test_the_ten_minute_task_of_the_docs(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "own-task.md").read_text()
+    section = page[page.index("## A task in ten minutes") :]
     code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
     monkeypatch.chdir(tmp_path)
     Path("my_task.py").write_text(textwrap.dedent(code))
@@ -32,9 +32,9 @@ def test_the_ten_minute_task_of_contributing(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["n"] == 6
 
 
-def test_the_model_of_contributing(tmp_path, monkeypatch, capsys):
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    section = page[page.index("## A model or an optimiser of your own") :]
+def test_the_model_of_the_docs(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "own-task.md").read_text()
+    section = page[page.index("## A model or an optimiser") :]
     monkeypatch.chdir(tmp_path)
     Path("flat.py").write_text(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1))
     words = ["train", "regression", "model.name=flat.py", "model.width=8", "task.T=4", "task.d=1", "train.max_steps=8"]

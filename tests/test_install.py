@@ -98,8 +98,10 @@ def test_a_command_without_its_extra_names_it_in_one_sentence(said, words, extra
 
 PICTURES = """
 import pandas, unstuck.probes
+from unstuck.theory import Flow
 for draw in (
     lambda: unstuck.Curve.from_rows([{'step': 0, 'loss': 1.0}]).plot(),
+    lambda: Flow(T=8, d=2).plot(),
     lambda: unstuck.probes.draw_attention(None, [(0, 0)], [0]),
     lambda: unstuck.probes.draw_heads(pandas.DataFrame(columns=['layer', 'head']), []),
 ):
@@ -112,7 +114,7 @@ for draw in (
 
 def test_a_picture_without_its_extra_names_it():
     done = python(PICTURES)
-    assert [("pip install 'unstuck[papers]'" in line) for line in done.stdout.splitlines()] == [True] * 3, done.stderr
+    assert [("pip install 'unstuck[papers]'" in line) for line in done.stdout.splitlines()] == [True] * 4, done.stderr
 
 
 def test_watch_needs_neither_extras_nor_fcntl():

@@ -10,7 +10,9 @@
     <!-- verdicts: all -->                how many claims of all figures agree with the two papers, and how many of
                                          other people's laws hold on text
     <!-- verdicts: papers -->             the same as a table, a row a paper
-    <!-- catalogue: emergence -->         the figures of a paper, or `ours`, with links to their sections
+    <!-- catalogue: emergence -->         the figures of a paper, or `ours`, with links to their pages
+    <!-- gallery: emergence -->           the same as small pictures
+    <!-- about: fig1c -->                 what the figure shows, its setting, its state, and the way back to its gallery
     <!-- settings: all -->                how many figures have the published setting, and which are complete
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
@@ -18,14 +20,15 @@
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
-It also writes src/unstuck/papers/costs.csv, what all figures cost. `--check` writes nothing and fails if a file is not
-up to date.
+Links in a block are relative to docs/; `regenerated` makes them relative to the page. The tool also writes
+src/unstuck/papers/costs.csv, what all figures cost. `--check` writes nothing and fails if a file is not up to date.
 """
 
 import contextlib
 import csv
 import io
 import json
+import os.path
 import re
 import shlex
 import sys
@@ -36,7 +39,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)([^)\s]*)\)")  # a relative one: the file, and the anchor in it
 BLOCK = re.compile(r"<!-- (\w+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -183,14 +188,53 @@ def verdicts_by_paper() -> str:
     return rows_to_markdown(["figures of", "panels", "complete", *VERDICTS], rows)
 
 
-def catalogue(paper: str) -> str:
+#: The gallery of a kind of figure: its page, and its name in a link.
+GALLERIES = {
+    "emergence": ("figures-paper1.md", "Figures of paper 1"),
+    "incremental": ("figures-paper2.md", "Figures of paper 2"),
+    "ours": ("figures-ours.md", "Figures of our own"),
+}
+COLUMNS = 3  # of pictures in a gallery: each is then legible on a laptop
+
+
+def shown_in(gallery: str) -> list[tuple[Any, str | None]]:
+    wanted = gallery.strip()
+    return figures_of(*(("ours", "text") if wanted == "ours" else (wanted,)))
+
+
+def catalogue(gallery: str) -> str:
     rows = []
-    wanted = paper.strip()
-    for entry, state in figures_of(*(("ours", "text") if wanted == "ours" else (wanted,))):
+    for entry, state in shown_in(gallery):
         found = stored_verdicts(entry.name)
         said = ", ".join(f"{v} {found[v]}" for v in VERDICTS if found[v])
-        rows.append([f"[{entry.name}](#{entry.name.lower()})", entry.shows, entry.setting, str(state), said or "–"])
+        rows.append([f"[{entry.name}](figures/{entry.name}.md)", entry.shows, entry.setting, str(state), said or "–"])
     return rows_to_markdown(["figure", "shows", "setting", "state", "verdicts"], rows)
+
+
+def gallery(name: str) -> str:
+    """Pictures in rows of three; figures without a picture are in the catalogue only."""
+    cells = []
+    for entry, state in shown_in(name):
+        page, picture = f"figures/{entry.name}.md", f"{entry.name}.png"
+        if (RESULTS / picture).is_file():
+            words = f"**[{entry.name}]({page})**<br>{entry.shows}<br>*{state}*"
+            cells.append(f"[![{entry.name}](../results/{picture})]({page})<br>{words}")
+    cells += [""] * (-len(cells) % COLUMNS)
+    rows = [cells[i : i + COLUMNS] for i in range(0, len(cells), COLUMNS)]
+    return rows_to_markdown([" "] * COLUMNS, rows)
+
+
+def about(name: str) -> str:
+    from unstuck.papers.catalogue import entries
+    from unstuck.papers.state import stored_state
+
+    entry = entries()[name.strip()]
+    page, words = GALLERIES["ours" if entry.ours else entry.paper]
+    setting = "not in the papers" if entry.ours else f"setting: {entry.setting}"
+    state = stored_state(entry.name, RESULTS)["state"]
+    shows = entry.shows[0].upper() + entry.shows[1:]
+    end = "" if shows.endswith("?") else "."
+    return f"**{shows}{end}** *{setting}; {state}.* Draw it: `unstuck reproduce {entry.name}`. [{words}]({page})."
 
 
 def table(words: str) -> str:
@@ -264,6 +308,8 @@ WRITERS = {
     "table": table,
     "verdicts": verdicts,
     "catalogue": catalogue,
+    "gallery": gallery,
+    "about": about,
     "provenance": provenance,
     "options": options,
     "output": output,
@@ -271,10 +317,20 @@ WRITERS = {
 }
 
 
-def regenerated(text: str) -> str:
+def from_page(block: str, page: Path) -> str:
+    """Links that are relative to docs/, made relative to a page."""
+
+    def moved(match: re.Match[str]) -> str:
+        target, anchor = match.groups()
+        return f"]({os.path.relpath(DOCS / target, page.parent).replace(os.sep, '/')}{anchor})"
+
+    return LINK.sub(moved, block)
+
+
+def regenerated(text: str, page: Path) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, words = match.groups()
-        return f"<!-- {kind}: {words} -->\n{WRITERS[kind](words)}\n<!-- end -->"
+        return f"<!-- {kind}: {words} -->\n{from_page(WRITERS[kind](words), page)}\n<!-- end -->"
 
     return BLOCK.sub(fill, text)
 
@@ -283,10 +339,12 @@ def main(check: bool = False) -> int:
     from unstuck.papers.cost_table import FILE
 
     stale = []
-    writers: dict[Path, Callable[[str], str]] = {FILE: lambda _: cost_table(), **dict.fromkeys(PAGES, regenerated)}
+    writers: dict[Path, Callable[[str, Path], str]] = {FILE: lambda *_: cost_table()} | dict.fromkeys(
+        PAGES, regenerated
+    )
     for path, write in writers.items():  # the costs first, since pages quote them
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        new = write(old)
+        new = write(old, path)
         if new != old:
             stale.append(path.name)
             if not check:

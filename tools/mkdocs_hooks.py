@@ -1,10 +1,26 @@
-"""Let the documentation show the committed pictures. In the repository a page has them at ../results/NAME.png; the site
-gets copies at results/NAME.png."""
+"""Let the documentation show the committed pictures and mathematics.
 
+Pictures: in the repository a page of docs/ has them at ../results/NAME.png, and a page in a folder at
+../../results/NAME.png; the site gets copies at results/NAME.png. They load when they are scrolled to.
+
+Links to examples/, which the site does not have, become words.
+
+Mathematics: $...$ and $$...$$ become MathML, which browsers draw without a script.
+"""
+
+import html as entities
+import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
+
+#: What pymdownx.arithmatex writes: TeX between \( and \), or between \[ and \].
+TEX = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+#: A link to a file that the site does not have, which becomes its words.
+OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+examples/[^)]*\)")
+ONE_UP = re.compile(r"\]\(\.\./((?:\.\./)*results/[^)]*\.png\))")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -15,4 +31,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return markdown.replace("](../results/", "](results/")
+    return OUTSIDE.sub(r"\1", ONE_UP.sub(r"](\1", markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    return TEX.sub(as_mathml, html.replace("<img ", '<img loading="lazy" '))
+
+
+def as_mathml(match: re.Match[str]) -> str:
+    tag, tex = match.groups()
+    display, style = ("block", ' style="overflow-x: auto"') if tag == "div" else ("inline", "")
+    return f'<{tag} class="math"{style}>{convert(entities.unescape(tex).strip(), display=display)}</{tag}>'

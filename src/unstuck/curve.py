@@ -29,12 +29,13 @@ from unstuck.columns import (
     predictor,
     renamed,
 )
+from unstuck.drawing import as_html, axes, draw_heads, draw_loss, figure_of
 from unstuck.errors import BadInput
-from unstuck.extras import require
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 ENOUGH_ROWS = 10  # finite values that a loss needs to be judged by
@@ -328,21 +329,23 @@ class Curve:
 
     # -- a picture
 
-    def plot(self, measure: str | None = None, ax: "Axes | None" = None) -> "Axes":
+    def plot(self, measure: str | None = None, ax: "Axes | None" = None) -> "Figure":
         """Draw the loss over steps, or every head of a measure, the best one in bold; on `ax` if it is given."""
-        if ax is None:
-            require("papers", "Curve.plot", "matplotlib")
-            from matplotlib.figure import Figure  # optional
-
-            ax = Figure(figsize=(5, 3.2), layout="constrained").subplots()
+        ax = axes("Curve.plot", ax)
         if measure is None:
-            ax.plot(self.steps, self.loss, color="#222222")
+            draw_loss(ax, self.steps, self.loss, self.loss_name or "loss")
         else:
-            for values in self.flat(measure).T:
-                ax.plot(self.steps, values, color="#4477aa", lw=0.6, alpha=0.5)
-            ax.plot(self.steps, self.best(measure), color="#4477aa", lw=1.8)
-        ax.set(xlabel="step", ylabel=(self.loss_name or "loss") if measure is None else measure)
-        return ax
+            draw_heads(ax, self.steps, self.flat(measure), self.best(measure), measure)
+        return figure_of(ax)
+
+    def _repr_html_(self) -> str:
+        rows = {m: "layer {}, head {}: {:.3g}".format(*self.best_head(m), self.best(m)[-1]) for m in self._final}
+        return as_html(repr(self), rows, self.plot if self.loss_name else None)
+
+    @property
+    def _final(self) -> list[str]:
+        """The measures that have a number in the last row."""
+        return [m for m in self.measures if len(self) and np.isfinite(self.best(m)[-1])]
 
     # -- as the table that it was, for one release
 

@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from unstuck.curve import Curve
+from unstuck.drawing import as_html, axes, draw_probability, figure_of, mark_forecast
+from unstuck.errors import InvalidCombination
+
 from .events import Event
 from .features import HISTORY, UNCALIBRATED
 from .plateau import MIN_ROWS
 from .survival import Survival
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Outcome(StrEnum):
@@ -98,6 +108,30 @@ class Forecast:
 
     def __str__(self) -> str:
         return self.evidence
+
+    def plot(self, curve: Curve | None = None, ax: "Axes | None" = None) -> "Figure":
+        """Draw the probability that the event has come by a step; with the `curve` of the run, its loss with the
+        expected exit. On `ax` if it is given."""
+        if curve is None and self.distribution is None:
+            raise InvalidCombination("a forecast without a distribution of steps has no picture without curve=")
+        ax = axes("Forecast.plot", ax)
+        if curve is not None:
+            curve.plot(ax=ax)
+        elif self.distribution is not None:
+            last = max(2 * self.now, 1.2 * (self.interval(0.9) or (0, 0))[1])
+            steps = np.geomspace(max(self.now, 1), last, 200)
+            draw_probability(ax, steps, np.array([self.distribution.by(step) for step in steps]), self.event.value)
+        mark_forecast(ax, self.now, self.step, self.interval())
+        return figure_of(ax)
+
+    def _repr_html_(self) -> str:
+        found, interval = self.to_dict(), self.interval()
+        rows = {name: found[name] for name in ("outcome", "event", "signal", "now")}
+        if interval is not None:
+            rows |= {"step": f"{self.step:,.0f}", f"{self.level:.0%} interval": "{:,.0f} to {:,.0f}".format(*interval)}
+        if self.probability is not None:
+            rows["probability before twice the present step"] = f"{self.probability:.0%}"
+        return as_html(self.evidence, rows, None if self.distribution is None else self.plot)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with the same keys for every outcome; `step` is None unless the run EMERGES."""

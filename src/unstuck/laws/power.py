@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize
 
+from unstuck.drawing import as_html, axes, draw_law, figure_of
 from unstuck.errors import BadInput
 from unstuck.scalars import real
 
@@ -26,6 +27,10 @@ from .formula import Term, column, parse
 from .gather import gather, spans, warn_of_unknown, which_emerged
 from .least_squares import least_squares
 from .tables import plain_status
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 #: Results of a run, which cannot be terms of a law.
@@ -123,6 +128,22 @@ class PowerLaw:
         rows = [("constant", self.constant, *self.constant_interval)]
         rows += [(text, x, *self.intervals[text]) for text, x in self.exponents.items()]
         return pd.DataFrame(rows, columns=["term", "estimate", "low", "high"]).set_index("term")
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Draw measured plateaus against those of the law; on `ax` if it is given."""
+        logs = (self.data.X[:, 1:] + self.centre) @ np.array(list(self.exponents.values()))
+        fitted, measured = self.constant * np.exp(logs) + self.offset, np.exp(self.data.y) + self.offset
+        ax = axes("PowerLaw.plot", ax)
+        draw_law(ax, fitted, measured, self.data.censored, str(self))
+        return figure_of(ax)
+
+    def _repr_html_(self) -> str:
+        rows: dict[str, Any] = {
+            term: "{:.4g} ({:.4g} to {:.4g})".format(*values)
+            for term, *values in self.summary().itertuples()  # the constant, then the exponents
+        }
+        rows |= {"R²": f"{self.r2:.4f}", "runs": f"{self.n} emerged, {self.censored} censored"}
+        return as_html(f"{self} (intervals: {self.level:.0%})", rows, self.plot)
 
     def as_json(self) -> dict[str, Any]:
         return {

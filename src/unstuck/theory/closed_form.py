@@ -146,7 +146,7 @@ def catch_up_time(s: Setting, threshold: float = 0.1) -> float:
 
     holds along the flow. With w~ = 1/A this gives w as a function of A, and one integral is left: dt = dw / (σ A
     (sqrt(d-1) - A w)), up to the w at which the test loss, (sqrt(d-1) - A w)² / (2 d), is the threshold.
-    docs/derivation.md has the steps.
+    docs/derivation-corrections.md has the steps.
     """
     threshold = check_threshold(threshold)
     sigma, others = (1 - s.p) / s.d, math.sqrt(s.d - 1)

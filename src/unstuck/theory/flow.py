@@ -1,11 +1,12 @@
 """Gradient flow of the toy model: trajectories and plateau lengths (Eq. 3-4, 12-14, 17-21; erratum 6)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unstuck.drawing import as_html, axes, draw_flow, figure_of
 from unstuck.errors import BadInput
 from unstuck.scalars import real
 
@@ -14,6 +15,10 @@ from .dormand_prince import Cells, times_to_reach
 from .integrate import NoConvergence, flowline, time_to_reach
 from .losses import Loss, ThreeVariableLoss, TwoVariableLoss
 from .setting import Kind, Setting, check_threshold
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 MAX_TIME = 1e25  # of a trajectory
@@ -112,6 +117,20 @@ class Flow(Setting):
             loss=np.asarray(loss.value(*state)),
             test_loss=np.asarray(self.test_loss.value(*state)),
         )
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Draw test loss and attention over training time, with the end of the plateau; on `ax` if it is given."""
+        end = self.plateau().time
+        path = self.trajectory(until=None if end is None else 1.2 * end)
+        ax = axes("Flow.plot", ax)
+        draw_flow(ax, path.t, path.test_loss, self.B * path.alpha, end)
+        return figure_of(ax)
+
+    def _repr_html_(self) -> str:
+        plateau = self.plateau()
+        rows: dict[str, Any] = {"plateau": plateau.reason if plateau.time is None else f"{plateau.time:,.0f}"}
+        rows |= {"threshold of the test loss": plateau.threshold, "blow-up time": f"{blow_up_time(self):,.0f}"}
+        return as_html(repr(self), rows, self.plot)
 
 
 def plateau_lengths(T: Any, d: Any, B: Any = 1, p: Any = 0.0, kind: Kind = "exact", threshold: float = 0.1) -> Array:

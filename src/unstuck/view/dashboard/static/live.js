@@ -43,7 +43,7 @@ function card(run, shownRun) {
   const over = run.outcome === "emerged" || run.outcome === "left";
   const lines = [
     ["strong", naming(run.settings) || run.run_id],
-    ["note", `${run.run_id}, step ${whole(run.step)} of at most ${shown(run.of)}`],
+    ["note", `${run.run_id}, step ${whole(run.step)}` + (run.of === null ? "" : ` of at most ${shown(run.of)}`)],
     ["part", over ? "has left its plateau" : part === null ? "no end of the plateau in sight" : `${part}% of the plateau done`],
     [run.exit ? "exit" : "note", run.exit ? `exit: ${exitWords(run.exit)}` : run.forecast || "too few measurements for a forecast"],
     ...(run.signal && run.exit ? [["note", `signal: ${run.signal}${run.head ? `, ${run.head}` : ""}`]] : []),

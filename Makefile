@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versi
 # pip would do it on one core; what cannot be compiled (templates) is passed over
 COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 
-.PHONY: help demo test test-all test-lowest lint bench runs stop-runs results theory-results calibration redraw docs animation screenshots wheel-check clean
+.PHONY: help demo test test-all test-lowest lint bench runs stop-runs results theory-results calibration redraw docs animation quickstart screenshots wheel-check clean
 
 help:
 	@echo "make demo         install, reproduce the theory figures at the paper's scale, write a report (under 3 minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make calibration  fit the forecaster's calibration to the runs under results/"
 	@echo "make redraw FIGURES='fig1c ...'  draw pictures and compute claims from committed tables"
 	@echo "make animation    draw README's moving picture of a forecast"
+	@echo "make quickstart   run README's example and write what it printed"
 	@echo "make screenshots  take the pictures of report and dashboard (needs Chromium)"
 	@echo "make docs         build the documentation strictly into site/"
 	@echo "make wheel-check  build the wheel, install it into an empty environment, use it without and with extras"
@@ -93,6 +94,11 @@ screenshots: .venv/dev.stamp
 
 animation: .venv/run.stamp
 	$(BIN)/python tools/animate.py
+
+quickstart: .venv/run.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python examples/quickstart.py >results/quickstart.txt
+	@rm -rf runs/quickstart
+	$(BIN)/python tools/generate_docs.py
 
 docs: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -17,6 +17,7 @@
     <!-- provenance: fig1c -->            commit, date and machine of that result
     <!-- options: predict -->             the command's arguments and options
     <!-- output: forecast run.csv -->     a command and what it prints
+    <!-- printed: quickstart -->         what examples/quickstart.py printed, from results/quickstart.txt
     <!-- costs: paper -->                 what `unstuck figures --cost` says of a profile
     <!-- end -->
 
@@ -277,6 +278,12 @@ def output(command: str) -> str:
     return f"```console\n$ unstuck {command}\n{printed.getvalue().strip()}\n```"
 
 
+def printed(name: str) -> str:
+    """What a program of examples/ printed when it was last run: results/NAME.txt."""
+    text = (RESULTS / f"{name.strip()}.txt").read_text(encoding="utf-8").rstrip()
+    return f"```text\n{text}\n```"
+
+
 def costs(words: str) -> str:
     from unstuck.papers.cost_table import stored_costs
     from unstuck.runner.hardware import assumptions
@@ -313,6 +320,7 @@ WRITERS = {
     "provenance": provenance,
     "options": options,
     "output": output,
+    "printed": printed,
     "costs": costs,
 }
 

@@ -290,7 +290,7 @@ class AutoWatch:
 
     def _maybe_report(self) -> None:
         step, then = self._reported
-        early = not self.pace.has_earned("report")
+        early = self.pace.every is None and not self.pace.has_earned("report")
         next_step = max(EARLY_GROWTH * step, step + EARLY_STEPS) if early else REPORT_GROWTH * step + 1
         grown = self.step >= next_step or time.monotonic() - then >= REPORT_SECONDS
         if grown and self.rows and self.rows[-1][STEP] == self.step and self.pace.allows("report"):

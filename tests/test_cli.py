@@ -311,7 +311,7 @@ def test_figures_lists_every_figure_of_both_papers(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_summary_of_a_command_is_the_first_line_of_its_own_help(capsys, name):
-    function = getattr(import_module(COMMANDS[name].module), name)
+    function = getattr(import_module(COMMANDS[name].module), name.replace("-", "_"))
     assert function.__doc__.splitlines()[0] == COMMANDS[name].summary
     code, out, _ = run(capsys, name, "--help")
     assert code == 0

@@ -181,7 +181,7 @@ def test_logits_are_found_in_what_models_give(form):
     model.form = FORMS[form]
     model.passes = 0
     assert Watch(model, probe, vocabulary=16, length=12).look(0) == plain
-    assert model.passes == 2  # one for the probe, one for the random sequences
+    assert model.passes == 4  # one for the probe and one for the random sequences, when it is made and at the look
 
 
 @pytest.mark.parametrize(

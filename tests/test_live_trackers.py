@@ -132,7 +132,7 @@ def test_the_dashboard_shows_a_watched_training_while_it_goes_on(tmp_path):
             watch.loss(loss)
             optimizer.step()
         watch.save()
-        (running,) = client.get("/api/runs").json()["running"]
+        (running,) = client.get("/api/live").json()["running"]
         seen.append((running["run_id"], running["step"], running["of"]))
     assert seen == [("mine", 4, None), ("mine", 8, None)]
     curve = client.get("/api/curve", params={"run": "mine"}).json()["curve"]

@@ -117,18 +117,18 @@ def test_forecasts_of_runs_under_way(client, store):
     """The committed example of a stuck run, as one that is running: a sentence, and a zone; none once it is over."""
     directory = RunDirectory(store / ("0" * 16))
     directory.write_curve(pd.read_csv(ROOT / "examples" / "stuck-watched.csv"))
-    directory.write_status({"state": "running", "step": 873, "seconds": 8730.0})
+    directory.write_status({"state": "running", "step": 892, "seconds": 8920.0})
     with directory.lock():
         (running,) = client.get("/api/live").json()["running"]
         zone = client.get("/api/curve", params={"run": "0" * 16}).json()["expected"]
-    assert running["step"] == 873
-    assert running["elapsed"] == pytest.approx(873 / zone["step"], rel=1e-4)
-    assert running["settings"].items() >= {"task": "single_location", "d": 4, "T": 8}.items()
-    assert running["exit"]["seconds"] == pytest.approx([10 * (zone[end] - 873) for end in ("low", "high")], rel=1e-4)
-    assert 873 < zone["low"] < zone["step"] < zone["high"]
+    assert running["step"] == 892
+    assert running["elapsed"] == pytest.approx(892 / zone["step"], rel=1e-4)
+    assert running["settings"].items() >= {"task": "regression", "d": 4, "T": 8}.items()
+    assert running["exit"]["seconds"] == pytest.approx([10 * (zone[end] - 892) for end in ("low", "high")], rel=1e-4)
+    assert 892 < zone["low"] < zone["step"] < zone["high"]
     for said in (running["forecast"], zone["label"]):
         assert names(said, f"{zone['low']:,.0f}", f"{zone['high']:,.0f}")
-        assert names(said, f"{(zone['high'] - 873) * 10 / 3600:.1f} h")
+        assert names(said, f"{(zone['high'] - 892) * 10 / 3600:.1f} h")
     over = next(row[0] for row in client.get("/api/runs").json()["rows"] if "emerged" in row)
     assert client.get("/api/curve", params={"run": over}).json()["expected"] is None
 
@@ -334,7 +334,7 @@ def test_a_forecast_is_made_again_only_when_the_curve_has_changed(client, store,
     directory = RunDirectory(store / ("0" * 16))
     curve = pd.read_csv(ROOT / "examples" / "stuck-watched.csv")
     directory.write_curve(curve)
-    directory.write_status({"state": "running", "step": 873})
+    directory.write_status({"state": "running", "step": 892})
     with directory.lock():
         answers = [client.get("/api/live").json()["running"] for _ in range(3)]
         assert made == [len(curve)]
@@ -371,7 +371,7 @@ def test_cards_name_what_differs_and_the_head(client, store):
         spec["task"] |= {"d": 4, "T": 8}
         spec["optim"]["lr"], spec["train"]["max_steps"] = lr, 1000 + i
         run._write("spec.yaml", json.dumps(spec).encode())
-        run.write_status({"state": "running", "step": 873, "seconds": 87.3})
+        run.write_status({"state": "running", "step": 892, "seconds": 87.3})
         run.write_curve(curve if i < 2 else curve[:1])
         held.append(run)
     with held[0].lock(), held[1].lock(), held[2].lock():

@@ -52,7 +52,7 @@ def test_the_papers_transformer_emerges():
     assert gains[-1] > 1.3  # while the loss is still flat
     assert best[-1] > 0.5
     assert result.curve.has("train_loss", "clean_loss", "like_loss", "grad_norm")
-    assert result.curve.measures == ["attention", "readout_entropy", "row_entropy"]
+    assert result.curve.measures == ["attention", "selectivity", "readout_entropy", "row_entropy"]
     assert result.curve.heads("row_entropy").shape[1:] == (2, 4)
 
 

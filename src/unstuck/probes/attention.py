@@ -41,13 +41,14 @@ def selectivity(weights: Tensor, targets: Tensor) -> Tensor:
         [4.0]
     """
     z = selectivity_among(attention_to_targets_of(weights, targets))
-    return z if from_the_same_rows(targets) else torch.full_like(z, math.nan)
+    return z.masked_fill(~from_the_same_rows(targets), math.nan)
 
 
-def from_the_same_rows(targets: Tensor) -> bool:
-    """Do all sequences that have targets, (n, columns) or (n, rows, columns), attend to them from the same rows?"""
-    starts = targets.any(-1)[targets.flatten(1).any(-1)]
-    return targets.dim() == 2 or not (starts != starts[:1]).any()
+def from_the_same_rows(targets: Tensor) -> Tensor:
+    """Do all sequences that have targets, (n, columns) or (n, rows, columns), attend to them from the same rows? True or
+    False, on the device of the targets."""
+    starts = targets.any(-1).reshape(len(targets), -1)  # (n, rows)
+    return ((starts == starts.any(0)) | ~starts.any(-1, keepdim=True)).all()
 
 
 def attention_to_targets_of(weights: Tensor, targets: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ GUESSING: dict[str, Callable[[Settings], float]] = {
 }
 #: Attention of a head that attends to all positions alike, to the relevant ones.
 UNIFORM: dict[str, Callable[[Settings], float]] = {
-    "single_location": lambda row: row["B"] / row["T"],
+    "regression": lambda row: row["B"] / row["T"],
     "recall": lambda row: row["B"] / ((1 if row.get("joined") is True else 2) * row["pairs"] + 1),
 }
 

@@ -58,7 +58,7 @@ def data(done: Finished) -> pd.DataFrame:
     curves = done.curves
     for run_id, run in curves.groupby("run_id") if len(curves) else ():
         result = done.results.set_index("run_id").loc[run_id]
-        curve = Curve(run.drop(columns=["run_id"]))
+        curve = Curve.from_frame(run.drop(columns=["run_id"]), "run")
         parts.append(
             pd.DataFrame(
                 {

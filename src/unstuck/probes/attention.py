@@ -45,8 +45,8 @@ def selectivity(weights: Tensor, targets: Tensor) -> Tensor:
 
 
 def from_the_same_rows(targets: Tensor) -> Tensor:
-    """Do all sequences that have targets, (n, columns) or (n, rows, columns), attend to them from the same rows? True or
-    False, on the device of the targets."""
+    """Do all sequences that have targets, (n, columns) or (n, rows, columns), attend to them from the same rows? True
+    or False, on the device of the targets."""
     starts = targets.any(-1).reshape(len(targets), -1)  # (n, rows)
     return ((starts == starts.any(0)) | ~starts.any(-1, keepdim=True)).all()
 

@@ -163,7 +163,7 @@ def test_pictures_for_the_docs(page, screenshots, tmp_path):
     """Dashboard and report on the runs that come with the repository."""
     store = ROOT / "results" / "store"
     with Server(store) as address:
-        wanted = "task=single_location T=64 B=1 p=0 layers=2 heads=4 lr=0.0001 layer_norm=false optim=adam width=256"
+        wanted = "task=regression T=64 B=1 p=0 layers=2 heads=4 lr=0.0001 layer_norm=false optim=adam width=256"
         page.goto(f"{address}/#compare?{urlencode({'none': 1, 'seeds': 1, 'colour': 'd', 'filter': wanted})}")
         expect(rows(page).first).to_be_visible()
         page.click("#chooseall")
@@ -172,7 +172,7 @@ def test_pictures_for_the_docs(page, screenshots, tmp_path):
         assert {"run_id", "T", "d", "plateau_steps"} <= set(heads)
         assert not {"tokens", "pairs", "tau"} & set(heads)  # of other tasks: none of these runs has them
         settled(page)
-        page.fill("#filter", "task=single_location T>=16 layers=2 heads=4 threshold=0.1")
+        page.fill("#filter", "task=regression T>=16 layers=2 heads=4 threshold=0.1")
         page.evaluate("document.querySelectorAll('*').forEach((e) => { e.scrollLeft = 0; })")
         picture(page, screenshots / "dashboard-runs.png", whole=True)
         page.goto(f"{address}/#laws")

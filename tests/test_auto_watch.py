@@ -298,3 +298,39 @@ def test_the_line_gives_step_plateau_exit_interval_head_and_clock():
     before = Line.of(earlier, Forecaster().predict(earlier))
     assert before.forecast.step < 0.8 * said.step
     assert line.is_news_after(before)
+
+
+def trained(steps, out, fails_at=None):
+    """A training within a function, with another hook after that of the watch; nothing but the optimiser holds the
+    watch when it returns."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(12, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 12))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watch = unstuck.watch(model, optimizer, out=out, every=2, trackers=())
+    calls = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    for step in range(steps):
+        loss = model(torch.randint(12, (2, 6))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        watch.loss(torch.zeros(3) if step == fails_at else loss)
+        optimizer.step()
+    return len(calls)
+
+
+def test_a_watch_that_fails_does_not_end_a_training_with_other_hooks(tmp_path):
+    assert trained(12, tmp_path / "a", fails_at=3) == 12
+
+
+def test_rows_since_the_last_report_are_saved_when_a_training_function_returns(tmp_path):
+    import gc
+
+    trained(13, tmp_path / "a")
+    gc.collect()
+    assert RunDirectory(tmp_path / "a").curve().steps[-1] == 12
+
+
+def test_a_watch_without_rows_has_no_forecast_yet():
+
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    assert unstuck.Watch(layer, torch.zeros(2, 5, 8)).forecast().outcome is Outcome.TOO_EARLY

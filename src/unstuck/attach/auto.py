@@ -22,7 +22,8 @@ from unstuck.attach.watch import SHORTEST, Watch
 from unstuck.columns import COPY_ADVANTAGE, STEP, TRAIN_LOSS, Row
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
-from unstuck.forecast import Forecast, Forecaster
+from unstuck.forecast import Forecast, Forecaster, Outcome
+from unstuck.forecast.features import UNCALIBRATED
 from unstuck.scalars import measure, whole
 
 SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim of 2%, since what follows a measurement,
@@ -96,6 +97,7 @@ class AutoWatch:
         self._line: Line | None = None
         self._reported = (self.step, time.monotonic())
         self._handles: list[Any] = []
+        self._step_handle: Any = None
         self._why = ""  # attention is not measured
         self._mark = ""  # of what is looked at
         self._uncounted = 0.0  # seconds of a step that are not the watch's
@@ -179,7 +181,7 @@ class AutoWatch:
             optimizer = inner  # of Accelerate
         if not hasattr(optimizer, "register_step_post_hook"):
             raise BadInput("optimizer", optimizer, "a torch.optim.Optimizer, or None to call `stepped()` yourself")
-        self._handles.append(optimizer.register_step_post_hook(lambda *_: self.stepped()))
+        self._step_handle = optimizer.register_step_post_hook(lambda *_: self.stepped())
 
     @property
     def _is_hopeless(self) -> bool:
@@ -194,10 +196,12 @@ class AutoWatch:
     def logged(self, **measures: Any) -> None:
         """Numbers that were logged at this step, such as `eval_loss`; they go into its row. A loss of the model's own
         steps counts more than a logged `train_loss`."""
+        if self.closed:
+            return
         known = {name: measure(name, value) for name, value in measures.items()}
         if self._losses.seen:
             known.pop(TRAIN_LOSS, None)
-        if known and not self.closed:
+        if known:
             self._row().update(known)
             self._has_loss = True
 
@@ -210,7 +214,7 @@ class AutoWatch:
             self._stepped(self.step + 1 if step is None else step)
         except Exception as e:  # never a reason to stop training
             log.warning("the watch ends at step %s, and training goes on: %s: %s", self.step, type(e).__name__, e)
-            self.close(last=False)
+            self.close(last=False, within_step=True)
         # With all that is beside measurements and reports.
         self.pace.spent = spent + self.pace.clock() - began - self._uncounted
 
@@ -285,7 +289,10 @@ class AutoWatch:
         return Curve.from_rows(self.rows)
 
     def forecast(self) -> Forecast:
-        """When will the run leave its plateau, or form induction heads?"""
+        """When will the run leave its plateau, or form induction heads? Too early to tell where nothing is measured
+        yet, as in processes other than the first."""
+        if not self.rows:
+            return Forecast(Outcome.TOO_EARLY, float(self.step), UNCALIBRATED)
         return self.forecaster.predict(self.curve)
 
     def _maybe_report(self) -> None:
@@ -346,11 +353,19 @@ class AutoWatch:
             log.warning("the curve is not saved: %s", e)
             return None
 
-    def close(self, *, last: bool = True) -> None:
+    def __del__(self) -> None:
+        """The rows since the last report are saved also where a training function returns."""
+        if not getattr(self, "closed", True):
+            self.close(last=False)
+
+    def close(self, *, last: bool = True, within_step: bool = False) -> None:
         """Detach from model and optimiser, measure a `last` time, save the curve, and say what it came to. At the end
-        of the process it is closed without a last measurement."""
+        of the process it is closed without a last measurement. `within_step`: PyTorch goes through the optimiser's
+        hooks, of which none may be removed then."""
         if self.closed:
             return
+        if self._step_handle is not None and not within_step:
+            self._step_handle.remove()
         for handle in self._handles:
             handle.remove()
         self._handles = []

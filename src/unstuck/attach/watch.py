@@ -19,7 +19,8 @@ from unstuck.attach.weights import Blocks, not_tokens_of, whole
 from unstuck.columns import STEP, Row, place
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
-from unstuck.forecast import Forecast, Forecaster
+from unstuck.forecast import Forecast, Forecaster, Outcome
+from unstuck.forecast.features import UNCALIBRATED
 from unstuck.scalars import is_whole, measure
 
 INDUCTION = 16  # repeated sequences that test for induction
@@ -250,7 +251,10 @@ class Watch:
         return Curve.from_rows(self.rows)
 
     def forecast(self, **options: Any) -> Forecast:
-        """When will the run leave its plateau? Options are those of `Forecaster`."""
+        """When will the run leave its plateau? Options are those of `Forecaster`. Too early to tell where nothing is
+        measured yet."""
+        if not self.rows:
+            return Forecast(Outcome.TOO_EARLY, 0.0, UNCALIBRATED)
         return Forecaster(**options).predict(self.curve)
 
     def load(self, directory: str | Path, before: int | None = None) -> Self:

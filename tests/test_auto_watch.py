@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import unstuck
 from refusals import names, refused
+from unstuck.attach.auto import _close_freed
 from unstuck.attach.line import Line
 from unstuck.attach.pace import AHEAD, Pace
 from unstuck.curve import Curve
@@ -327,6 +328,7 @@ def test_rows_since_the_last_report_are_saved_when_a_training_function_returns(t
 
     trained(13, tmp_path / "a")
     gc.collect()
+    _close_freed()  # as the next watch does, or the end of the process
     assert RunDirectory(tmp_path / "a").curve().steps[-1] == 12
 
 

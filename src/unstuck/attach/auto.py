@@ -83,6 +83,7 @@ class AutoWatch:
         trackers: Sequence[Any] | None = None,
         forecaster: Forecaster | None = None,
     ) -> None:
+        _close_freed()
         if not isinstance(model, nn.Module):
             raise BadInput("model", model, "a torch.nn.Module")
         self.model, self.pace = model, Pace(share, every)
@@ -108,6 +109,7 @@ class AutoWatch:
         self.trackers = Trackers(trackers)
         self._prepare()
         self._attach(optimizer)
+        self._attached = True
         atexit.register(_close, weakref.ref(self))
 
     # -- what is measured
@@ -354,9 +356,9 @@ class AutoWatch:
             return None
 
     def __del__(self) -> None:
-        """The rows since the last report are saved also where a training function returns."""
-        if not getattr(self, "closed", True):
-            self.close(last=False)
+        """Kept to be closed later, since here, in the midst of any other code, nothing may be computed or written."""
+        if getattr(self, "_attached", False) and not self.closed:  # not one that was refused
+            _freed.append(self)
 
     def close(self, *, last: bool = True, within_step: bool = False) -> None:
         """Detach from model and optimiser, measure a `last` time, save the curve, and say what it came to. At the end
@@ -380,10 +382,19 @@ class AutoWatch:
         self.trackers.close()
 
 
+_freed: list[AutoWatch] = []  # watches of trainings whose function has returned; closed by the next one, or at the end
+
+
+def _close_freed() -> None:
+    while _freed:
+        _freed.pop().close(last=False)
+
+
 def _close(reference: "weakref.ref[AutoWatch]") -> None:
     found = reference()
     if found is not None:
         found.close(last=False)
+    _close_freed()
 
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:

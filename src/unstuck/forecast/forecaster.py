@@ -145,15 +145,7 @@ class Forecaster:
         model, now, notes = self.models.get(said.signal), said.now, said.notes
         own = law = None
         if evidence is not None and model is not None:
-            x = evidence.features
-            own = model.estimate(x, float(evidence.steps[-1]))
-            present = self._is_near(own.after(now))
-            calibrated_on = (model.kind, model.runs, model.digest)
-            chance = evidence.chance
-            selective = None if chance is None else chance <= self.chance
-            own = None if present and selective is False else own
-            notes = replace(notes, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
-            notes = replace(notes, chance=chance, selective=selective, signal_present=present and own is not None)
+            own, notes = self._from_heads(model, evidence, now, notes)
         if self.prior is not None and self.prior.passed(now) > REFUTED:
             notes = replace(notes, refuted_law=math.exp(self.prior.mean))
         elif self.prior is not None:
@@ -168,6 +160,19 @@ class Forecaster:
         if self._is_near(survival) or (law is not None and used.probability >= self.confidence):
             return replace(said, outcome=Outcome.EMERGES, step=survival.median)
         return replace(said, outcome=Outcome.NOT_SOON if survival.soon <= UNLIKELY else Outcome.NO_SIGN)
+
+    def _from_heads(self, model: Model, evidence: Evidence, now: float, notes: Notes) -> tuple[Estimate | None, Notes]:
+        """The estimate from the attention of the heads, None where it would state an end that chance may give; and what
+        is noted of it."""
+        x, chance = evidence.features, evidence.chance
+        own = model.estimate(x, float(evidence.steps[-1]))
+        near = self._is_near(own.after(now))
+        selective = None if chance is None else chance <= self.chance
+        withheld = near and selective is False
+        calibrated_on = (model.kind, model.runs, model.digest)
+        notes = replace(notes, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
+        notes = replace(notes, chance=chance, selective=selective, signal_present=near and not withheld)
+        return None if withheld else own, notes
 
     def _is_near(self, survival: Survival) -> bool:
         """Does the event come within the horizon, with the probability that is asked for?"""

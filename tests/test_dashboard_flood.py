@@ -22,7 +22,7 @@ from unstuck.store.store import RunDirectory
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0  # seconds that one answer may take on a busy machine
-GROWTH = 60_000_000  # bytes of memory that a server may add after it is warm
+GROWTH = 10_000_000  # bytes of memory that a server may add over as many requests as have warmed it
 REFUSED = {200, 304, 400, 403, 404, 405}
 
 NAMES = ["T", "d", "B", "p", "flow", "run", "measure", "formula", "where", "since", "after", "token", "x", "", "T[]"]
@@ -223,13 +223,17 @@ def flood(store: Path, odd: int, at_once: int, threads: int) -> dict[str, object
             with httpx.Client(base_url=served.address, timeout=PATIENCE * 5) as client:
                 return client.get(path[i % len(path)]).status_code
 
-        with ThreadPoolExecutor(threads) as pool:
-            together = set(pool.map(page, range(at_once)))
+        together, crowd = set[int](), list[int]()
+        for _ in range(2):  # the first wave makes the server's threads, each with memory of its own
+            with ThreadPoolExecutor(threads) as pool:
+                together |= set(pool.map(page, range(at_once)))
+            crowd.append(served.memory())
         return {
             "counts": counts,
             "failed": failed,
             "together": together,
-            "growth": [later - warm, served.memory() - warm],
+            "growth": [later - warm, crowd[1] - crowd[0]],
+            "first wave": crowd[0] - later,
         }
 
 

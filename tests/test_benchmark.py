@@ -31,7 +31,7 @@ from unstuck.forecast.entrants import (
 from unstuck.forecast.features import KINDS, Evidence
 from unstuck.forecast.fitting import fold
 from unstuck.forecast.prior import SizeLaw, prior_of
-from unstuck.forecast.runs import DRIFT, MeasuredRun, drifting
+from unstuck.forecast.runs import DRIFT, MeasuredRun, drifting, moments
 from unstuck.forecast.scoring import Row, scores
 from unstuck.theory import progress
 
@@ -60,7 +60,7 @@ def a_run(d, T=16, seed=0, end=None, family="single_location", **more):
 
 def until(run, now):
     evidence = Evidence.of(run.curve, KINDS["attention"]).until(now)
-    return RunUntilNow(run.run_id, run.family, run.settings, run.curve.truncate(now), evidence, has_left=False)
+    return RunUntilNow(run.run_id, run.family, run.settings, run.curve.truncate(now), evidence)
 
 
 GRID = [a_run(d, T, seed) for d in (8, 16, 32, 64) for T in (8, 16, 32) for seed in (0, 1)]
@@ -118,6 +118,20 @@ def test_moments_lie_before_the_event_and_their_digest_names_them():
     assert moments["event"].to_numpy() == pytest.approx(moments["run_id"].map(ends).to_numpy(), rel=0.03)
     assert benchmark.digest == Benchmark(GRID[:4][::-1], [], []).digest
     assert benchmark.digest != Benchmark(GRID[:3], [], []).digest
+
+
+def test_moments_after_an_exit_count_from_the_new_level():
+    """A run that does twice what another one does once, at half of its loss."""
+    once = a_curve(2000.0, last=1.2, rows=160).to_frame()
+    again = once.assign(step=once["step"] + 2400.0 + once["step"][1], test_loss=once["loss"] * 0.05)
+    twice = pd.concat([once.assign(test_loss=once["loss"]), again], ignore_index=True).drop(columns="loss")
+    runs = [MeasuredRun("x", "single_location", {}, Curve.from_frame(t, "run")) for t in (again, twice)]
+    late = [m for m in moments(runs[1], KINDS["attention"]) if m.evidence.since > 2000]
+    assert late
+    assert {m.evidence.since for m in late} <= set(once["step"][once["step"] >= 2000]) | {2400.0}
+    for m in late:
+        assert m.evidence.now == m.step
+        assert m.evidence.steps[0] >= m.evidence.since
 
 
 def test_groups_of_runs():
@@ -211,10 +225,10 @@ def test_a_law_without_censored_runs_is_almost_certain_of_the_event():
 # -- scores
 
 
-def answers(rows, entrant="e", name="g"):
+def answers(rows, entrant="e", name="g", since=0.0):
     """A table of answers: run, step, event, last, median, low, high, soon."""
     columns = ["run_id", "step", "event", "last", "median", "low", "high", "soon"]
-    return pd.DataFrame(rows, columns=columns).assign(entrant=entrant, group=name, setting="s")
+    return pd.DataFrame(rows, columns=columns).assign(entrant=entrant, group=name, setting="s", since=since)
 
 
 def test_every_run_has_one_vote():
@@ -258,6 +272,22 @@ def test_alarms_lead_and_reliability():
     assert (row.value("g", "alarm"), row.value("g", "end named")) == (0.25, 0.25)
     near = answers([("x", 50.0, nan, NEVER, 99.0, nan, nan, nan), ("y", 50.0, nan, NEVER, 101.0, nan, nan, nan)])
     assert Row("e", scores(near)).value("g", "alarm") == 0.5  # without a probability, a step that near is an alarm
+
+
+def test_after_an_exit_scores_count_steps_from_the_new_level():
+    """The same answers 1,000 steps later, at a level that began there."""
+    nan = math.nan
+    rows = [("a", 40.0, 100.0, 500.0, 110.0, 90.0, 120.0, 0.9), ("a", 70.0, nan, 80.0, nan, nan, nan, 0.2)]
+    later = [(run, *(1000 + x for x in steps), soon) for run, *steps, soon in rows]
+    found, again = scores(answers(rows)), scores(answers(later, since=1000.0))
+    pd.testing.assert_frame_equal(found, again)
+
+
+def test_a_run_that_cannot_emerge_again_is_judged_after_its_exit():
+    nan = math.nan
+    before = ("a", 40.0, 100.0, NEVER, 110.0, 90.0, 120.0, 0.9)
+    quiet, alarm = (("a", 200.0, nan, NEVER, nan, nan, nan, p) for p in (0.1, 0.9))
+    assert [Row("e", scores(answers([before, at]))).value("g", "alarm") for at in (quiet, alarm)] == [0.0, 1.0]
 
 
 def test_rank_correlation_is_spearmans_over_runs_of_one_setting():

@@ -90,7 +90,7 @@ def test_exits_are_those_of_the_definition(losses):
     assert found == pytest.approx(exits_by_definition(steps, losses.tolist()))
     assert found == sorted(found)
     for at in found:
-        *_, level = (v for i, v, left in ExitRule().standing(np.array(steps), losses) if left == at)
+        *_, level = (s.level for s in ExitRule().standing(np.array(steps), losses) if s.left == at)
         assert min(losses[np.array(steps) >= at]) < level.left_below < level.value
 
 
@@ -109,12 +109,32 @@ def test_every_plateau_of_a_ladder_is_left_once():
     assert len(ExitRule(fall=0.4).exits(curve_of(losses))) == 2  # from 3 to 2 is a fall by a third
 
 
+def test_steps_count_from_the_first_rows_of_a_level():
+    """On a slope of 30 rows between two levels; and only once the loss stands at the second one."""
+    slope = np.linspace(2.0, 1.0, 32)[1:-1]
+    losses = np.concatenate([np.full(100, 2.0), slope, np.full(200, 1.0), np.full(300, 0.5)])
+    steps, values = finite_loss(curve_of(losses))
+    sinces = {at.since for at in ExitRule().standing(steps, values)}
+    # within half of a fall of 0.2: where the slope is below 1.1, and two rows later for the median of three
+    assert sinces == {0.0, 10.0 * (100 + 27 + 1), 10.0 * (330 + 1)}
+
+
+@given(LOSSES)
+@settings(max_examples=examples(60), deadline=None)
+def test_a_level_begins_between_an_exit_and_the_row_that_stands(losses):
+    steps = 10.0 * np.arange(len(losses))
+    stood = list(ExitRule().standing(steps, losses))
+    for before, at in pairwise(stood):
+        left = before.left is not None and before.left < steps[at.row]
+        assert at.since == before.since or (left and before.left <= at.since <= steps[at.row])
+
+
 def test_a_loss_that_returns_to_its_level_stands_there_again():
     """A dip of 20 rows, and an exit long after it."""
     losses = np.concatenate([np.full(100, 1.0), np.full(20, 0.6), np.full(280, 1.0), np.full(20, 0.5)])
     rule = ExitRule()
     steps, values = finite_loss(curve_of(losses))
-    assert [s for i, _, _ in rule.standing(steps, values) if (s := steps[i]) > 2000]
+    assert [s for at in rule.standing(steps, values) if (s := steps[at.row]) > 2000]
     assert rule.exits(curve_of(losses)) == pytest.approx([994, 3994], abs=10)
 
 
@@ -123,8 +143,8 @@ def test_falling_and_constant_losses():
     falls = 5 * 0.9 ** np.arange(60.0)
     assert not list(rule.standing(*finite_loss(curve_of(falls))))
     for value in (0.0, 1.0, -2.0):
-        (*_, (row, level, left)) = rule.standing(*finite_loss(curve_of(np.full(40, value))))
-        assert (row, level.value, level.noise, left) == (39, value, 0.0, None)
+        (*_, (row, level, left, since)) = rule.standing(*finite_loss(curve_of(np.full(40, value))))
+        assert (row, level.value, level.noise, left, since) == (39, value, 0.0, None, 0.0)
     assert rule.exits(curve_of(stairs([-1.0, -2.0], 30))) == pytest.approx([292], abs=10)
 
 
@@ -138,7 +158,7 @@ def test_what_is_done_has_fallen_far_from_its_highest_level():
     rule = ExitRule(done=0.2)
     for losses, done in (([1.0, 0.15], True), ([1.0, 0.3], False), ([1.0], False), ([-3.0, -0.5], False)):
         steps, values = finite_loss(curve_of(stairs(losses, 60)))
-        assert rule.is_done([level for _, level, _ in rule.standing(steps, values)]) == done
+        assert rule.is_done([at.level for at in rule.standing(steps, values)]) == done
 
 
 def test_the_exits_of_a_long_loss_take_little_time():

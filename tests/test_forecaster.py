@@ -282,6 +282,38 @@ def test_features_at_a_row_know_nothing_of_later_ones():
         assert whole.until(step).features.tolist() == cut.features.tolist()
 
 
+def test_evidence_from_a_step_is_that_of_a_run_which_starts_there():
+    curve = Curve.of(by_the_law(1000, rows=80, noise=0.02, loss=np.linspace(1, 0.9, 80)))
+    begin = float(curve.steps[30])
+    rest = curve.to_frame().iloc[30:].assign(step=lambda t: t["step"] - begin)
+    found = Evidence.of(curve, KINDS["attention"]).from_step(begin)
+    alone = Evidence.of(Curve.of(rest), KINDS["attention"])
+    assert found.features == pytest.approx(alone.features)
+    assert (found.now, found.usable_from) == pytest.approx((curve.steps[-1], begin + alone.usable_from))
+    assert found.until(begin + 500).features == pytest.approx(alone.until(500).features)
+
+
+def test_the_second_plateau_is_forecast_as_the_first_one():
+    """A plateau at 1, and after its end one at 0.4 with another head that follows the progress law from there on."""
+    first, second = by_the_law(1000, upto=0.98, rows=80, loss=1.0), by_the_law(4000, upto=0.6, rows=200, loss=0.4)
+    first = first.rename(columns={"attn_1_1": "attn_0_0", "attn_1_0": "attn_0_1"})
+    second = second.rename(columns={"attn_1_1": "attn_0_1", "attn_1_0": "attn_0_0"})
+    begin = float(first["step"].iloc[-1] + 12.5)
+    last = first["attn_0_0"].iloc[-1]
+    both = pd.concat([first, second.assign(step=second["step"] + begin, attn_0_0=last)], ignore_index=True)
+    said = Forecaster().predict(both)
+    alone = Forecaster().predict(second.assign(attn_0_0=last))
+    assert (said.outcome, said.notes.head) == (Outcome.EMERGES, ("attention", 0, 1))
+    assert said.notes.since == pytest.approx(begin, abs=50)
+    assert said.step - begin == pytest.approx(alone.step, rel=0.05)
+    assert said.elapsed == pytest.approx(alone.elapsed, rel=0.05)
+    assert said.soon == pytest.approx(2 * said.now - said.notes.since)
+    assert said.to_dict()["counted_from"] == said.notes.since
+    assert alone.notes.since is None
+    late = Forecaster(prior=(1500, 0.1)).predict(both)  # a law is about the first exit
+    assert (late.step, late.notes.refuted_law) == (said.step, None)
+
+
 def test_the_gain_is_that_of_the_best_head_since_the_start():
     rows = {"step": [0, 10, 20], "attn_0_0": [0.1, 0.1, 0.2], "attn_0_1": [0.2, 0.1, 0.1]}
     assert gain(Curve.from_frame(pd.DataFrame(rows))) == pytest.approx([0, 0, math.log(2)])

@@ -78,6 +78,18 @@ def test_a_step_of_zero_is_before_everything():
     assert Survival(0.0, math.log(20), 0.1, 1.0).median == pytest.approx(20)
 
 
+@given(st.floats(1, 1e4), st.floats(0, 1e4), st.floats(0.01, 0.99), st.floats(1.01, 100))
+@settings(max_examples=examples(50), deadline=None)
+def test_steps_counted_from_later_are_the_same_steps_later(now, since, share, multiple):
+    estimate = Estimate(math.log(500), 0.3, share)
+    here, later = estimate.after(now), estimate.after(since + now, since)
+    assert later.median - since == pytest.approx(here.median, rel=1e-6, abs=1e-6)
+    assert later.interval(0.8) == pytest.approx([since + x for x in here.interval(0.8)], rel=1e-6)
+    assert later.by(since + multiple * now) == pytest.approx(here.by(multiple * now), abs=1e-6)
+    assert later.within(multiple) == pytest.approx(here.within(multiple), abs=1e-6)
+    assert later.soon == pytest.approx(here.soon, abs=1e-6)
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_two_estimates_together_err_as_much_as_is_said(correlation):
     """Errors drawn with this correlation, weighted by the inverse of their variances."""
@@ -129,7 +141,7 @@ def simulated(runs, seed):
     stopped = rng.uniform(0.3, 4, runs)  # log(last step / now)
     event = np.where(happens & (ahead < stopped), 100 * np.exp(ahead), np.nan)
     table = pd.DataFrame(x, columns=list(NAMES)).assign(
-        run_id=[str(i) for i in range(runs)], family="simulated", step=100.0, event=event
+        run_id=[str(i) for i in range(runs)], family="simulated", since=0.0, step=100.0, event=event
     )
     table["size"] = [f"{i % 40}" for i in range(runs)]
     return table.assign(last=100 * np.exp(stopped)), happens, ahead

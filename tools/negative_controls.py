@@ -3,9 +3,11 @@
 Their learning rate is 0, or their targets belong to another sequence, or their relevance feature is always off. They
 are trained for 1,200 steps at T = 32, d = 16, where the real task emerges within some 500. A hundred more are small
 Transformers on random tokens, watched for 300 steps, whose relevant tokens are named at random: with few tokens and
-little data, their attention drifts more. Runs that the file has are not repeated.
+little data, their attention drifts more. The runs `floor ...` have noise added to their targets: they emerge, and then
+stand at a loss that cannot fall any more. Runs that the file has are not repeated.
 """
 
+import math
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -49,6 +51,18 @@ class Unflagged(SingleLocation):
         return batch._replace(inputs=inputs)
 
 
+@config
+class Noisy(SingleLocation):
+    """Targets with noise, whose variance is `noise` times theirs."""
+
+    noise: float = 1.0
+
+    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
+        batch = super().sample(n, rng, world)
+        noise = torch.randn(batch.targets.shape, generator=rng) * math.sqrt(self.noise / self.d)
+        return batch._replace(targets=batch.targets + noise)
+
+
 KINDS: list[tuple[str, type[SingleLocation], float, int]] = [
     (name, task, lr, first + i)
     for first in (0, 10)
@@ -61,12 +75,28 @@ KINDS: list[tuple[str, type[SingleLocation], float, int]] = [
 ]
 
 
-def curve(kind: tuple[str, type[SingleLocation], float, int]) -> pd.DataFrame:
+FLOOR_SIZES, NOISES, FLOOR_SEEDS = [(8, 4), (12, 8), (16, 8), (16, 16)], [0.5, 1.0, 2.0], 4
+
+
+def specs() -> dict[tuple[str, int], tuple[SingleLocation, float]]:
+    """Task and learning rate of every run, by kind and seed."""
+    never = {(name, seed): (task(T=32, d=16), lr) for name, task, lr, seed in KINDS}
+    floors = {
+        (f"floor T={T} d={d} noise={noise:g}", seed): (Noisy(T=T, d=d, noise=noise), 1e-4)
+        for T, d in FLOOR_SIZES
+        for noise in NOISES
+        for seed in range(FLOOR_SEEDS)
+    }
+    return never | floors
+
+
+def curve(run: tuple[str, int]) -> pd.DataFrame:
     keep_freed_memory()
-    name, task, lr, seed = kind
+    name, seed = run
+    task, lr = specs()[run]
     spec: Any = RunSpec(
         task_name="single_location",
-        task=task(T=32, d=16),
+        task=task,
         model_name="transformer",
         model=Transformer(),
         optim=OptimSpec(lr=lr),
@@ -104,7 +134,7 @@ def random_tokens(seed: int, steps: int = 300) -> pd.DataFrame:
 def main() -> int:
     table = renamed(pd.read_csv(OUT), "run") if OUT.exists() else pd.DataFrame({"kind": [], "seed": []})
     there = set(zip(table["kind"], table["seed"], strict=True))
-    todo = [kind for kind in KINDS if (kind[0], kind[3]) not in there]
+    todo = [run for run in specs() if run not in there]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         for found in pool.map(curve, todo):
             table = pd.concat([table, found], ignore_index=True)

@@ -23,20 +23,19 @@ from unstuck.errors import BadInput
 from unstuck.store.store import Store
 
 from .entrants import Entrant, Prediction, RunUntilNow, entrants
-from .events import ExitRule
 from .features import KINDS, Evidence, available
 from .fitting import FOLDS, fold
 from .runs import NEVER, MeasuredRun, controls, drifting, finished_runs, moments
 from .scoring import ALL, Score, scores
 
-VERSION = 1  # of the list of moments and of the folds; raised when either changes for runs that were in it
+VERSION = 2  # of the list of moments and of the folds; raised when either changes for runs that were in it
 DRIFT_JUDGED, DRIFT_FITTED = (200, 2), (250, 1)  # simulated curves that only drift: how many, and the seed
 CONTROLS, SHIPPED = "negative_controls.csv", "forecast-shipped.csv"  # beside the store
 LARGER = "regression, larger sizes"
 LARGE = {"d": 64, "T": 128, "B": 8}  # from which on a regression run is larger by a factor of two than those fitted on
 TASKS = {"single_location": "regression", "mqar": "MQAR and induction heads", "markov": "Markov chains"}
 TASKS |= {"induction_heads": TASKS["mqar"]}
-MOMENT = ["run_id", "step", "event"]
+MOMENT = ["run_id", "since", "step", "event"]
 
 
 @dataclass(frozen=True)
@@ -66,19 +65,22 @@ class Benchmark:
 
     @cached_property
     def moments(self) -> pd.DataFrame:
-        """A row for each run and moment: the step, that of the event (NaN if it never came), and the last one of the
-        run (infinite if it cannot emerge)."""
+        """A row for each run and moment: the step that it is counted from, the step, that of the event (NaN if it never
+        came), and the last one of the run (infinite if it cannot emerge, or not again)."""
         rows = []
         for run in [*self.runs, *self.others]:
             last = math.inf if run.family in NEVER else float(run.curve.steps.max())
-            for step, _, event in moments(run, KINDS[kind]) if (kind := _kind(run)) else ():
-                rows.append((run.run_id, step, math.nan if event is None else event, last))
+            for step, seen, event in moments(run, KINDS[kind]) if (kind := _kind(run)) else ():
+                rows.append((run.run_id, seen.since, step, math.nan if event is None else event, last))
         return pd.DataFrame(rows, columns=[*MOMENT, "last"])
 
     @property
     def digest(self) -> str:
         """Names the list of moments."""
-        lines = (f"{run_id},{step:.6g},{event:.6g}\n" for run_id, step, event in self.moments[MOMENT].to_numpy())
+        lines = (
+            f"{run_id},{since:.6g},{step:.6g},{event:.6g}\n"
+            for run_id, since, step, event in self.moments[MOMENT].to_numpy()
+        )
         return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:12]
 
     def splits(self) -> Iterator[Split]:
@@ -112,13 +114,19 @@ def _answers(run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], na
     """The answers on one run. An entrant sees neither later rows nor how the run ended."""
     known = {k: v for k, v in run.settings.items() if k != "status"}
     setting = f"{run.family} {sorted((k, str(v)) for k, v in known.items() if k != 'seed')}"
-    evidence, exits = Evidence.of(run.curve, KINDS[_kind(run)]), ExitRule().exits(run.curve)
-    for run_id, step, event, last in times.itertuples(index=False):
-        curve, left = run.curve.truncate(step), any(end < step for end in exits)
-        seen = RunUntilNow(run_id, run.family, known, curve, evidence.until(step), left)
-        question = {"group": name, "setting": setting, "run_id": run_id, "step": step, "event": event, "last": last}
+    about = {"group": name, "setting": setting}
+    evidence = Evidence.of(run.curve, KINDS[_kind(run)])
+    for question in times.to_dict("records"):
+        step = question["step"]
+        curve, here = run.curve.truncate(step), evidence.from_step(question["since"]).until(step)
+        seen = RunUntilNow(run.run_id, run.family, known, curve, here)
         for entrant in asked:
-            yield {"entrant": entrant.name, **question, **_checked(entrant, entrant.predict(seen, curve, step))}
+            yield {
+                "entrant": entrant.name,
+                **about,
+                **question,
+                **_checked(entrant, entrant.predict(seen, curve, step)),
+            }
 
 
 def _kind(run: MeasuredRun) -> str:

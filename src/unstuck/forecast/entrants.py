@@ -50,8 +50,12 @@ class Prediction(NamedTuple):
 class RunUntilNow(MeasuredRun):
     """What was known of a run at a step: its curve ends there."""
 
-    evidence: Evidence  # of the best kind that it has, up to that step
-    has_left: bool  # has its loss left a level before?
+    evidence: Evidence  # of the best kind that it has, up to that step, since its loss came to its level
+
+    @property
+    def since(self) -> float:
+        """The step at which its loss came to its level; 0 before the first exit."""
+        return self.evidence.since
 
 
 class Entrant(Protocol):
@@ -63,12 +67,13 @@ class Entrant(Protocol):
 
 
 class TwiceElapsed:
-    """The event comes at twice the present step, whatever was measured."""
+    """The event comes at twice the present step, whatever was measured; after an exit, steps count from when the loss
+    came to its level."""
 
     name = "twice elapsed"
 
     def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
-        return Prediction(2 * now)
+        return Prediction(2 * now - run.since)
 
 
 class LossLine:
@@ -95,7 +100,9 @@ class ProgressLaw:
 
     def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         x = run.evidence.features
-        return Prediction(now * math.exp(float(law(x)))) if math.exp(x[0]) > 2 * FAINT_GAIN else Prediction()
+        if math.exp(x[0]) <= 2 * FAINT_GAIN:
+            return Prediction()
+        return Prediction(run.since + (now - run.since) * math.exp(float(law(x))))
 
 
 class PreviousToken:
@@ -133,7 +140,7 @@ class SizesLaw:
         self.runs = {str(k): part for k, part in pd.DataFrame(rows).groupby("setting")} if rows else {}
 
     def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
-        estimate = None if run.has_left else self.estimate(run)
+        estimate = None if run.since else self.estimate(run)
         if estimate is None or estimate.passed(now) > REFUTED:
             return Prediction()
         return _of(Survival(now, estimate.mean, estimate.spread, estimate.not_yet(now)))
@@ -216,7 +223,7 @@ class SurvivalModel:
         kind = run.evidence.kind.name
         if kind not in self.models:
             return Prediction()
-        law = None if self.law is None or run.has_left else self.law.estimate(run)
+        law = None if self.law is None or run.since else self.law.estimate(run)
         prior = None if law is None else (math.exp(law.mean), law.spread, law.probability)
         said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(run.evidence)
         soon = math.nan if said.probability is None else said.probability
@@ -260,7 +267,7 @@ def paired_errors(runs: Sequence[MeasuredRun], kind: str) -> pd.DataFrame:
             mine, estimate = table[table["run_id"] == run.run_id], law.estimate(run)
             if estimate is None or mine.empty:
                 continue
-            mine = mine[mine["step"] < mine["event"].iloc[0]].dropna(subset="event")
+            mine = mine[mine["since"] == 0].dropna(subset="event")
             event = np.log(mine["event"])
             own = (event - np.log(mine["step"]) - mine["mean"]) / mine["spread"]
             errors = mine[["run_id", "family", "size"]].assign(model=own, law=(event - estimate.mean) / estimate.spread)

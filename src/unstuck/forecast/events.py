@@ -2,7 +2,7 @@
 
 A loss *stands* at a level if the two halves of its recent past differ by little. It has *left* that level once the
 median of three rows lies below by a fifth of it. A run may do so several times, as in stage-wise learning (paper 2);
-each of these exits is an event of its own.
+each of these exits is an event of its own, and the steps to it are counted from when the loss came to its level.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,15 @@ class Level:
     value: float  # median over the last fifth of the steps
     noise: float  # standard deviation of a row
     left_below: float  # the loss at which it has left the level
+
+
+class Standing(NamedTuple):
+    """A loss that stands at a level at one of its rows."""
+
+    row: int
+    level: Level
+    left: float | None  # the step at which it leaves the level; None if it never does
+    since: float  # the step at which it came to the level; 0 before the first exit
 
 
 @dataclass(frozen=True)
@@ -79,18 +89,19 @@ class ExitRule:
         rows = 2 + np.flatnonzero(twice & (steps[2:] > after))
         return _crossing(steps, losses, level.left_below, after, int(rows[0])) if len(rows) else None
 
-    def standing(self, steps: Array, losses: Array) -> Iterator[tuple[int, Level, float | None]]:
-        """The rows at which a loss stands, each with its level and the step at which it leaves that; None if it never
-        does. After an exit it stands again once it has come to another level."""
-        level, left = Level(math.inf, 0.0, math.inf), None
+    def standing(self, steps: Array, losses: Array) -> Iterator[Standing]:
+        """The rows at which a loss stands. After an exit it stands again once it has come to another level."""
+        level, left, since = Level(math.inf, 0.0, math.inf), None, 0.0
         for i in np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_ROWS)).round().astype(int)).tolist():
             here = self.level(steps[: i + 1], losses[: i + 1])
             if here is None:
                 continue
             if left is not None and RECENT[0] * steps[i] <= left < steps[i] and here.value >= level.left_below:
                 continue  # the last fifth of the steps still shows the level that was left
+            if left is not None and left < steps[i]:
+                since = _arrival(steps[: i + 1], losses[: i + 1], here, left)
             level, left = here, self.exit(steps, losses, here, steps[i])
-            yield i, level, left
+            yield Standing(i, level, left, since)
 
     def exits(self, curve: Curve) -> list[float]:
         """The steps at which a curve's loss left a level at which it had stood, one after the other.
@@ -109,10 +120,18 @@ class ExitRule:
         return 0 <= levels[-1].value <= self.done * max(level.value for level in levels)
 
 
-def exits(steps: Array, stood: Sequence[tuple[int, Level, float | None]]) -> list[float]:
+def exits(steps: Array, stood: Sequence[Standing]) -> list[float]:
     """The steps at which a loss left its levels, from the rows at which it stood."""
-    rows = [*((steps[i], left) for i, _, left in stood), (math.inf, None)]
+    rows = [*((steps[at.row], at.left) for at in stood), (math.inf, None)]
     return [left for (_, left), (next_row, _) in pairwise(rows) if left is not None and next_row > left]
+
+
+def _arrival(steps: Array, losses: Array, level: Level, after: float) -> float:
+    """The first step after an exit at which the median of three rows is above the next level by at most half of the
+    fall by which that is left."""
+    near = losses <= level.value + (level.value - level.left_below) / 2
+    rows = 2 + np.flatnonzero((near[2:].astype(int) + near[1:-1] + near[:-2] >= 2) & (steps[2:] > after))
+    return float(steps[rows[0]]) if len(rows) else float(steps[-1])
 
 
 def can_tell(steps: Array) -> bool:

@@ -7,7 +7,7 @@ a trend of the loss. None depends on the unit of steps, the number of heads or t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,7 @@ class Evidence:
     own_steps: Array  # of what the event is defined by: the logarithm of the loss, or the copying advantage
     own: Array
     selectivity: Array  # of each head's first measure above chance, (rows, heads); NaN where it is not measured
+    since: float = 0.0  # the step at which the loss came to its level, from which on steps are counted
 
     @classmethod
     def of(cls, curve: Curve, kind: Kind) -> "Evidence":
@@ -106,12 +107,41 @@ class Evidence:
         own = (_advantage if kind.event is Event.CIRCUIT else _log_loss)(curve)
         return cls(kind, rows.steps, present, *own, _selectivity(curve, rows, kind))
 
+    @property
+    def now(self) -> float:
+        """The step of the last row."""
+        return float(self.steps[-1])
+
+    @property
+    def counted(self) -> Array:
+        """The steps since the loss came to its level."""
+        return self.steps - self.since
+
+    @property
+    def usable_from(self) -> float:
+        """The step from which on its rows go back far enough; infinite if there are none after the first."""
+        return self.since + HISTORY * float(self.counted[self.counted > 0].min(initial=math.inf))
+
     def until(self, step: float) -> "Evidence":
         """What was known at a step."""
-        rows, own = self.steps <= step, self.own_steps <= step
+        return self._part(self.steps <= step, self.own_steps <= step)
+
+    def from_step(self, since: float) -> "Evidence":
+        """As of a run that starts at a step: at a new level of the loss, where other heads begin to move (stage-wise
+        learning), gains and fractions of the past are those since then."""
+        return replace(self._part(self.steps >= since, self.own_steps >= since), since=since) if since else self
+
+    def _part(self, rows: Array, own: Array) -> "Evidence":
+        """Some of the rows."""
         present = [values[rows] for values in self.present]
         return Evidence(
-            self.kind, self.steps[rows], present, self.own_steps[own], self.own[own], self.selectivity[rows]
+            self.kind,
+            self.steps[rows],
+            present,
+            self.own_steps[own],
+            self.own[own],
+            self.selectivity[rows],
+            self.since,
         )
 
     @property
@@ -121,7 +151,7 @@ class Evidence:
         best = np.array([m.max(1) for m in moved])  # (measures, rows)
         lead = int(best[:, -1].argmax())
         heads = np.sort(moved[lead][-1])[::-1]
-        gain, earlier = best[lead], [row_at(self.steps, self.steps[-1] / past) for past in PAST]
+        gain, earlier = best[lead], [row_at(self.counted, self.counted[-1] / past) for past in PAST]
         size = max(gain[-1], 0.0) + FAINT_GAIN
         level = 1 - self.present[lead] if self.kind.blind else self.present[lead]
         return np.array(
@@ -161,7 +191,8 @@ class Evidence:
         if not len(self.own_steps):
             return 0.0, 0.0
         now = np.median(self.own[-RECENT_ROWS:])
-        ends = [row_at(self.own_steps, self.own_steps[-1] / past) + 1 for past in (PAST[1], PAST[0])]
+        counted = self.own_steps - self.since
+        ends = [row_at(counted, counted[-1] / past) + 1 for past in (PAST[1], PAST[0])]
         return [float(np.median(self.own[max(0, end - RECENT_ROWS) : end]) - now) for end in ends]
 
 

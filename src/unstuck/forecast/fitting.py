@@ -61,7 +61,7 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
         return torch.tensor(np.asarray(values, dtype=float))
 
     happened = table["event"].notna().to_numpy()
-    ahead = np.log(table["event"].fillna(table["last"]) / table["step"]).clip(1e-3, NEVER)
+    ahead = log_ahead(table, table["event"].fillna(table["last"])).clip(1e-3, NEVER)
     votes = 1 / table.groupby("run_id")["step"].transform("size")
     u, weight, event = tensor(ahead), tensor(votes / votes.sum()), torch.tensor(happened)
     wide, narrow, law_says = tensor(quadratic(z)), tensor(linear(z)), tensor(offset)
@@ -87,6 +87,11 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame) -> tuple[Array, Arra
     optimiser.step(closure)
     found = [part.detach().numpy() for part in parts]
     return found[0], found[1], found[2]
+
+
+def log_ahead(table: pd.DataFrame, step: pd.Series) -> pd.Series:
+    """log(step / now), both counted from when the loss came to its level."""
+    return np.log((step - table["since"]) / (table["step"] - table["since"]))
 
 
 def log_likelihood(
@@ -124,7 +129,7 @@ def left_out(table: pd.DataFrame, kind: str = "attention") -> pd.DataFrame:
 def calibrate(table: pd.DataFrame, found: pd.DataFrame) -> tuple[list[float], list[float]]:
     """For groups of stated fractions elapsed: the factor of the spread with which 80% of the events of sizes left out
     lie in the 80% interval, one vote a run; `found` is what `left_out` gives for the table."""
-    found = found.assign(run_id=table["run_id"], ahead=np.log(table["event"] / table["step"])).dropna()
+    found = found.assign(run_id=table["run_id"], ahead=log_ahead(table, table["event"])).dropna()
     stated = np.exp(-np.maximum(found["mean"], 0.0))
     elapsed, factor = [], []
     for low, high in pairwise(EDGES):

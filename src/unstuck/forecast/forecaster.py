@@ -2,7 +2,8 @@
 
 The survival model (`model.py`) turns the movement of attention into the distribution of the step. A law of other runs,
 where there is one, is a second estimate of it. An end is stated if it comes, with a given probability, before a given
-multiple of the present step.
+multiple of the present step. After an exit, steps are counted from when the loss came to its new level, and so are the
+gains of the heads: what other heads learn next begins there (stage-wise learning).
 """
 
 import math
@@ -18,8 +19,8 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput, nearest
 from unstuck.scalars import number, real
 
-from .events import CircuitRule, Event, ExitRule, can_tell, exits, finite_loss
-from .features import HISTORY, KINDS, UNCALIBRATED, Evidence, Kind, available
+from .events import Array, CircuitRule, Event, ExitRule, Standing, can_tell, exits, finite_loss
+from .features import KINDS, UNCALIBRATED, Evidence, Kind, available
 from .loss import closed, from_loss, if_diverged
 from .model import Model, shipped
 from .outcome import Forecast, Notes, Outcome
@@ -94,11 +95,14 @@ class Forecaster:
     def predict(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """From a curve up to its last row: from the attention of its heads, and from the loss, if there is one, which
         shows whether the event has come or the run has diverged. From the loss alone where no heads are measured."""
-        curve = Curve.of(curve).sorted()
+        curve = _in_order(curve)
         if self.signal == "auto" and curve.loss_name is not None and not available(curve):
             return from_loss(curve)
-        said = self.from_attention(curve)
-        if found := if_diverged(said, curve) or self._if_come(said, curve):
+        kind, (steps, losses) = self._choose(curve), finite_loss(curve)
+        of_loss = kind is None or kind.event is Event.EXIT
+        stood = list(self.exit_rule.standing(steps, losses)) if of_loss else []
+        said = self._from_kind(curve, kind, stood[-1].since if stood else 0.0)
+        if found := if_diverged(said, curve) or self._if_come(said, curve, steps, stood):
             return found
         unfitted = said.outcome is Outcome.NO_SIGN and said.notes.calibrated_on is None  # as heads of language models
         return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
@@ -115,47 +119,52 @@ class Forecaster:
 
     def from_attention(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """From the attention of a curve up to its last row, whatever its loss shows."""
-        curve = Curve.of(curve).sorted()
-        if not len(curve):
-            raise BadInput("the curve", "empty", "one with step and a row")
-        kind = self._choose(curve)
+        curve = _in_order(curve)
+        return self._from_kind(curve, self._choose(curve), 0.0)
+
+    def _from_kind(self, curve: Curve, kind: Kind | None, since: float) -> Forecast:
+        """From one kind of evidence, of a curve whose loss came to its level at step `since`."""
         last = float(curve.steps[-1])
         if kind is None:
             return self._stated(Forecast(Outcome.NO_SIGN, last, UNCALIBRATED, level=self.level), None)
         rows = _checked(kind, curve)
-        evidence = Evidence.of(curve, kind)
-        measured = float(evidence.steps[-1])
-        stale = last - measured > max(STALE * last, 2 * float(np.diff(evidence.steps).max(initial=1.0)))
+        whole = Evidence.of(curve, kind)
+        measured, evidence = whole.now, whole.from_step(since if kind.event is Event.EXIT else 0.0)
+        stale = last - measured > max(STALE * last, 2 * float(np.diff(whole.steps).max(initial=1.0)))
         now = last if stale else measured  # between two measurements the last one is the clock
-        notes = Notes(last_measured=int(measured) if stale else None, head=_head(rows, evidence))
+        notes = Notes(last_measured=int(measured) if stale else None, since=evidence.since or None)
         said = Forecast(Outcome.NO_SIGN, now, kind.name, kind.event, level=self.level, notes=notes)
-        usable_from = HISTORY * float(evidence.steps[evidence.steps > 0].min(initial=math.inf))
-        if measured < usable_from and self.prior is None:
-            notes = replace(notes, usable_from=usable_from if usable_from < math.inf else None)
+        if len(evidence.steps):
+            said = replace(said, notes=replace(notes, head=_head(rows, evidence)))
+        usable_from = evidence.usable_from
+        if measured < usable_from and (self.prior is None or evidence.since):
+            notes = replace(said.notes, usable_from=usable_from if usable_from < math.inf else None)
             return replace(said, outcome=Outcome.TOO_EARLY, notes=notes)
         return self._stated(said, evidence if measured >= usable_from else None)
 
     def from_evidence(self, evidence: Evidence) -> Forecast:
         """From what a curve has of one kind of evidence, at its last row."""
-        kind, now = evidence.kind, float(evidence.steps[-1])
-        return self._stated(Forecast(Outcome.NO_SIGN, now, kind.name, kind.event, level=self.level), evidence)
+        kind, notes = evidence.kind, Notes(since=evidence.since or None)
+        said = Forecast(Outcome.NO_SIGN, evidence.now, kind.name, kind.event, level=self.level, notes=notes)
+        return self._stated(said, evidence)
 
     def _stated(self, said: Forecast, evidence: Evidence | None) -> Forecast:
         """The forecast of the model, or of a law, or of both."""
-        model, now, notes = self.models.get(said.signal), said.now, said.notes
+        model, now, notes, since = self.models.get(said.signal), said.now, said.notes, said.notes.since or 0.0
         own = law = None
         if evidence is not None and model is not None:
             own, notes = self._from_heads(model, evidence, now, notes)
-        if self.prior is not None and self.prior.passed(now) > REFUTED:
-            notes = replace(notes, refuted_law=math.exp(self.prior.mean))
-        elif self.prior is not None:
-            law = replace(self.prior, probability=self.prior.not_yet(now))
+        prior = None if since else self.prior  # a law is about the first exit
+        if prior is not None and prior.passed(now) > REFUTED:
+            notes = replace(notes, refuted_law=math.exp(prior.mean))
+        elif prior is not None:
+            law = replace(prior, probability=prior.not_yet(now))
         both = own and law and model and combine(own, law, model.correlation, model.base)
         used = both or own or law
         said = replace(said, notes=notes)
         if used is None:
             return said
-        survival = used.after(now)
+        survival = used.after(now, since)
         said = replace(said, probability=survival.soon, distribution=survival)
         if self._is_near(survival) or (law is not None and used.probability >= self.confidence):
             return replace(said, outcome=Outcome.EMERGES, step=survival.median)
@@ -165,8 +174,8 @@ class Forecaster:
         """The estimate from the attention of the heads, None where it would state an end that chance may give; and what
         is noted of it."""
         x, chance = evidence.features, evidence.chance
-        own = model.estimate(x, float(evidence.steps[-1]))
-        near = self._is_near(own.after(now))
+        own = model.estimate(x, float(evidence.counted[-1]))
+        near = self._is_near(own.after(now, evidence.since))
         selective = None if chance is None else chance <= self.chance
         withheld = near and selective is False
         calibrated_on = (model.kind, model.runs, model.digest)
@@ -176,20 +185,18 @@ class Forecaster:
 
     def _is_near(self, survival: Survival) -> bool:
         """Does the event come within the horizon, with the probability that is asked for?"""
-        return survival.by(self.horizon * survival.now) >= self.confidence
+        return survival.within(self.horizon) >= self.confidence
 
-    def _if_come(self, said: Forecast, curve: Curve) -> Forecast | None:
+    def _if_come(self, said: Forecast, curve: Curve, steps: Array, stood: list[Standing]) -> Forecast | None:
         """The forecast of a run whose event has come, or whose loss has not stood at a level yet; None where the event
-        lies ahead."""
+        lies ahead. `stood` is where its loss, known at `steps`, stood."""
         if said.event is Event.CIRCUIT:
             formed = self.circuit_rule.formed(curve)
             return None if formed is None else replace(closed(said, Outcome.EMERGED), event=Event.CIRCUIT, step=formed)
-        steps, losses = finite_loss(curve)
-        stood = list(self.exit_rule.standing(steps, losses))
         if not stood:
             falls = replace(closed(said, Outcome.TOO_EARLY), notes=replace(said.notes, no_level=True))
             return falls if can_tell(steps) else None
-        if stood[-1][2] is None and not self.exit_rule.is_done([level for _, level, _ in stood]):
+        if stood[-1].left is None and not self.exit_rule.is_done([at.level for at in stood]):
             return None  # it stands, or begins to leave its level
         left = exits(steps, stood)
         return replace(closed(said, Outcome.EMERGED), step=left[-1] if left else None)
@@ -211,6 +218,14 @@ class Forecaster:
         *most, last = (pattern(kind.measures[0]) for kind in KINDS.values())
         loss = "; or one with loss in its name, to see whether that is on a plateau" if curve.loss_name is None else ""
         return f"{', '.join(most)} or {last}{rest}{loss}"
+
+
+def _in_order(curve: "Curve | pd.DataFrame") -> Curve:
+    """A curve in the order of steps, which has rows."""
+    curve = Curve.of(curve).sorted()
+    if not len(curve):
+        raise BadInput("the curve", "empty", "one with step and a row")
+    return curve
 
 
 def _head(rows: Curve, evidence: Evidence) -> tuple[str, int, int]:

@@ -62,6 +62,7 @@ class Notes:
     head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
     chance: float | None = None  # probability of such attention without knowledge of the targets, where it is measured
     selective: bool | None = None  # is that low enough to say that a head attends to the targets?
+    since: float | None = None  # step at which the loss came to its level, from which steps are counted after an exit
     no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
@@ -85,7 +86,7 @@ class Forecast:
     event: Event = Event.EXIT
     step: float | None = None
     level: float = 0.8  # coverage of the interval, unless another one is asked for
-    probability: float | None = None  # of the event before twice the present step
+    probability: float | None = None  # of the event before twice the present step, counted from `notes.since`
     distribution: Survival | None = None  # of the step, whether or not an end is stated; None without an estimate
     notes: Notes = field(default_factory=Notes)
 
@@ -98,7 +99,13 @@ class Forecast:
     @property
     def elapsed(self) -> float | None:
         """Fraction of the plateau that has passed; None where no end is predicted."""
-        return self.now / self.step if self.outcome is Outcome.EMERGES and self.step else None
+        since = self.notes.since or 0.0
+        return (self.now - since) / (self.step - since) if self.outcome is Outcome.EMERGES and self.step else None
+
+    @property
+    def soon(self) -> float:
+        """The step that `probability` is about: twice the present one, counted from `notes.since`."""
+        return 2 * self.now - (self.notes.since or 0.0)
 
     @property
     def evidence(self) -> str:
@@ -118,7 +125,7 @@ class Forecast:
         if curve is not None:
             curve.plot(ax=ax)
         elif self.distribution is not None:
-            last = max(2 * self.now, 1.2 * (self.interval(0.9) or (0, 0))[1])
+            last = max(self.soon, 1.2 * (self.interval(0.9) or (0, 0))[1])
             steps = np.geomspace(max(self.now, 1), last, 200)
             draw_probability(ax, steps, np.array([self.distribution.by(step) for step in steps]), self.event.value)
         mark_forecast(ax, self.now, self.step, self.interval())
@@ -148,6 +155,7 @@ class Forecast:
             else dict(zip(("signal", "runs", "digest"), on, strict=True)) | {"alike": not self.notes.unlike},
             "head": None if self.notes.head is None else list(self.notes.head),
             "now": int(self.now),
+            "counted_from": self.notes.since or 0,
             "since": None if loss is None else loss.plateau_since,
             "loss": None if loss is None else loss.plateau_level,
             "slope": None if loss is None or loss.slope is None else list(loss.slope),
@@ -211,6 +219,8 @@ def _qualifiers(f: Forecast) -> list[str]:
     if f.outcome is not Outcome.EMERGES and notes.selective and notes.head is not None:
         _, layer, head = notes.head
         found.append(f"layer {layer + 1}, head {head + 1} already attends to the targets (chance {notes.chance:.0e})")
+    if notes.since is not None:
+        found.append(f"the loss came to this level at about step {notes.since:,.0f}")
     if notes.falling_since is not None:
         found.append(f"the loss has been falling since about step {notes.falling_since:,.0f}")
     if notes.refuted_law is not None:
@@ -232,7 +242,7 @@ def _no_sign(f: Forecast) -> str:
     if f.signal == UNCALIBRATED:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
         return f"no forecast at step {f.now:,.0f}: {why}"
-    why = "" if f.probability is None else f"; before twice that step it comes with probability {f.probability:.0%}"
+    why = "" if f.probability is None else f"; before step {f.soon:,.0f} it comes with probability {f.probability:.0%}"
     if f.notes.selective is False and f.probability is None:
         why = f": heads that ignore the targets show such attention with probability {f.notes.chance:.2g}"
         why += ", more sequences in the probe tell sooner"
@@ -240,7 +250,7 @@ def _no_sign(f: Forecast) -> str:
 
 
 def _not_soon(f: Forecast) -> str:
-    return f"no end is expected before step {2 * f.now:,.0f} (probability {f.probability or 0:.0%}, signal: {f.signal})"
+    return f"no end is expected before step {f.soon:,.0f} (probability {f.probability or 0:.0%}, signal: {f.signal})"
 
 
 def _too_early(f: Forecast) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +14,15 @@ from unstuck.curve import Curve
 from unstuck.store.store import RunDirectory, Store
 
 from .events import CircuitRule, Event, ExitRule, finite_loss
-from .features import HISTORY, KINDS, NAMES, Evidence, Kind
+from .features import KINDS, NAMES, Evidence, Kind
 
 FIRST_STEP, STEP_RATIO = 60, 1.15  # a run is forecast at rows past the steps 60 * 1.15^k, which no outcome decides
 #: Settings of the runs of Figure 3, beside sizes and seed.
 STANDARD = {"layers": 2, "heads": 4, "qk": 64, "layer_norm": False, "batch": 32, "lr": 1e-4, "optim": "adam"}
 SIZES = ("T", "d", "B", "p", "tokens", "pairs", "context", "burst", "vocabulary")
-CONTROL, DRIFT = "negative control", "drift"  # families of runs that cannot emerge, and of heads that only drift
-NEVER = (CONTROL, DRIFT)
+#: Families of runs that cannot emerge, of heads that only drift, and of runs that emerge once and cannot again.
+CONTROL, DRIFT, FLOOR = "negative control", "drift", "floor"
+NEVER = (CONTROL, DRIFT, FLOOR)
 STANDARD_RULE = ExitRule()
 
 
@@ -36,6 +38,8 @@ class MeasuredRun:
     @property
     def size(self) -> str:
         """Runs of one size differ in seed, rate and model alone; they are left out together."""
+        if self.family == FLOOR:
+            return str(self.settings["kind"])
         sizes = [f"{name}={self.settings[name]:g}" for name in SIZES if self.settings.get(name) is not None]
         return " ".join([self.family, *(sizes or [self.run_id])])
 
@@ -45,7 +49,8 @@ class MeasuredRun:
 
 
 class Moment(NamedTuple):
-    """A run at a step before an event: what was known then, and the step of the event, None if it never came."""
+    """A run at a step before an event: what was known then, since the loss came to its level; and the step of the
+    event, None if it never came."""
 
     step: float
     evidence: Evidence
@@ -76,10 +81,11 @@ def is_fitted_on(run: MeasuredRun) -> bool:
 
 
 def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:
-    """Runs that cannot emerge, of the table that tools/negative_controls.py writes."""
+    """Runs that cannot emerge, or not again, of the table that tools/negative_controls.py writes."""
     for (kind, seed), rows in table.groupby(["kind", "seed"]):
         curve = Curve.from_frame(rows.drop(columns=["kind", "seed"]).dropna(axis=1, how="all"), "run")
-        yield MeasuredRun(f"{kind} {seed}", CONTROL, {"seed": seed, "kind": kind}, curve)
+        family = FLOOR if str(kind).startswith(FLOOR) else CONTROL
+        yield MeasuredRun(f"{kind} {seed}", family, {"seed": seed, "kind": kind}, curve)
 
 
 def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
@@ -104,27 +110,36 @@ def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:
 
 def moments(run: MeasuredRun, kind: Kind, rule: ExitRule = STANDARD_RULE) -> Iterator[Moment]:
     """The moments at which a run is forecast: rows of this kind past the steps 60 * 1.15^k at which the event lies
-    ahead, with measurements from a third of the step on."""
-    evidence = Evidence.of(run.curve, kind)
-    ahead, next_step = dict(_waiting(run.curve, kind.event, rule)), float(FIRST_STEP)
-    for step in evidence.steps[evidence.steps >= HISTORY * evidence.steps[evidence.steps > 0].min(initial=np.inf)]:
-        if step >= next_step and step in ahead:
-            yield Moment(float(step), evidence.until(step), ahead[step])
-            next_step = FIRST_STEP * STEP_RATIO ** (1 + math.floor(math.log(step / FIRST_STEP, STEP_RATIO)))
+    ahead, with measurements from a third of the step on. At a new level of the loss steps are counted anew."""
+    evidence, waiting = Evidence.of(run.curve, kind), _waiting(run.curve, kind.event, rule)
+    for since, group in groupby(waiting, key=lambda wait: wait.since):
+        here, next_step = evidence.from_step(since), float(FIRST_STEP)
+        ahead, usable_from = {wait.step: wait.event for wait in group}, here.usable_from
+        for step, counted in zip(here.steps.tolist(), here.counted.tolist(), strict=True):
+            if step >= usable_from and counted >= next_step and step in ahead:
+                yield Moment(step, here.until(step), ahead[step])
+                next_step = FIRST_STEP * STEP_RATIO ** (1 + math.floor(math.log(counted / FIRST_STEP, STEP_RATIO)))
 
 
-def _waiting(curve: Curve, event: Event, rule: ExitRule) -> list[tuple[float, float | None]]:
-    """The steps at which an event lies ahead, each with the step of the event."""
+class Waiting(NamedTuple):
+    """A step at which an event lies ahead."""
+
+    step: float
+    event: float | None  # its step; None if it never comes
+    since: float  # the step at which the loss came to its level; 0 before the first exit
+
+
+def _waiting(curve: Curve, event: Event, rule: ExitRule) -> list[Waiting]:
     if event is Event.CIRCUIT:
         formed = CircuitRule().formed(curve)
-        return [(float(s), formed) for s in np.sort(curve.steps) if formed is None or s < formed]
+        return [Waiting(float(s), formed, 0.0) for s in np.sort(curve.steps) if formed is None or s < formed]
     steps, losses = finite_loss(curve)
-    return [(float(steps[i]), left) for i, _, left in rule.standing(steps, losses)]
+    return [Waiting(float(steps[at.row]), at.left, at.since) for at in rule.standing(steps, losses)]
 
 
 def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention", rule: ExitRule = STANDARD_RULE) -> pd.DataFrame:
-    """A row for each run and moment: the step, that of the event (NaN if it never came), the last one of the run
-    (infinite if it cannot emerge), and the features."""
+    """A row for each run and moment: the step, the one that it is counted from, that of the event (NaN if it never
+    came), the last one of the run (infinite if it cannot emerge, or not again), and the features."""
     rows = []
     for run in runs:
         if KINDS[kind].measures[0] not in run.curve.measures:
@@ -133,5 +148,6 @@ def moments_table(runs: Iterable[MeasuredRun], kind: str = "attention", rule: Ex
         known["last"] = math.inf if run.family in NEVER else float(run.curve.steps.max())
         for step, evidence, event in moments(run, KINDS[kind], rule):
             found = dict(zip(NAMES, evidence.features, strict=True))
-            rows.append({**known, "step": step, "event": math.nan if event is None else event, **found})
+            when = {"since": evidence.since, "step": step, "event": math.nan if event is None else event}
+            rows.append({**known, **when, **found})
     return pd.DataFrame(rows)

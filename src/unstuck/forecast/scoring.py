@@ -9,10 +9,12 @@
 | lead | part of the steps to an event that is left at the first alarm: `soon` above a half | median |
 | answered | share of the moments with an answer | mean |
 | stated, happened | probability of the event before twice the present step, and how often it came, in ten bins | mean |
-| alarm | is there an alarm at some time, in a run that cannot emerge? | mean |
-| end named | is there an answer at some time, in a run that cannot emerge? | mean |
+| alarm | is there an alarm at some time at which a run cannot emerge, or not again? | mean |
+| end named | is there an answer at such a time? | mean |
 | too soon | share of intervals that ended before the last step, in a run stopped before an event | mean |
 | rank correlation | of the step stated at the first alarm and the first event, over runs of one setting | mean |
+
+Steps are counted from when the loss came to its level: from 0 before the first exit.
 """
 
 import itertools
@@ -32,6 +34,7 @@ FROM = {"from 15%": 0.15, "from 30%": 0.3}
 BINS = 10  # of probabilities
 ALARM = 0.5  # probability
 RESAMPLES, SEED, LEVEL = 200, 0, 0.95  # of the bootstrap over runs
+EARLIEST = 1e-9  # steps at which a stated end counts if it lies before the first one
 LEAST_RUNS = 8  # of one setting, for a rank correlation
 ALL = "all"
 
@@ -92,6 +95,7 @@ COLUMNS = (
     ("lead", "regression", "lead", ALL),
     ("alarms: cannot emerge", "negative control", "alarm", ALL),
     ("alarms: drift", "drift", "alarm", ALL),
+    ("alarms: after the last exit", "floor", "alarm", ALL),
 )
 
 
@@ -115,16 +119,18 @@ def _parts(table: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
 
 def _with_errors(answers: pd.DataFrame) -> pd.DataFrame:
     """The table with what is scored, at each moment; NaN where it does not apply."""
-    step, event, median = (np.log(answers[c].to_numpy(dtype=float)) for c in ("step", "event", "median"))
+    since = answers["since"]
+    counted = answers[["step", "event", "last", "median"]].sub(since, axis=0).to_numpy(dtype=float).T
+    step, event, last, median = np.log(np.maximum(counted, EARLIEST))
     twice = step + np.log(2)
-    low, high = (np.log(answers[c].fillna(answers["median"]).to_numpy(dtype=float)) for c in ("low", "high"))
+    bounds = answers[["low", "high"]].apply(lambda bound: bound.fillna(answers["median"]) - since)
+    low, high = np.log(np.maximum(bounds.to_numpy(dtype=float).T, EARLIEST))
     happens = np.where(event <= twice, 1.0, 0.0)
-    unknown = np.isnan(event) & (np.log(answers["last"]) < twice)
+    unknown = np.isnan(event) & (last < twice)
     stated_soon = answers["soon"].to_numpy(dtype=float)
     alarm = np.where(np.isnan(stated_soon), median <= twice, stated_soon > ALARM)
     inside = np.where(np.isnan(event + answers["low"]), np.nan, (low <= event) & (event <= high))
     return answers.assign(
-        exit=_exits(answers),
         error=np.abs(median - event),
         error_of_all=np.abs(np.where(np.isnan(median), twice, median) - event),
         pinball=np.mean([_pinball(event - x, q) for q, x in ((0.1, low), (0.5, median), (0.9, high))], axis=0),
@@ -134,16 +140,8 @@ def _with_errors(answers: pd.DataFrame) -> pd.DataFrame:
         happens=np.where(unknown, np.nan, happens),
         answered=np.where(np.isnan(event), np.nan, ~np.isnan(median)),
         alarm=alarm.astype(float),
-        too_soon=np.where(np.isnan(event) & ~np.isnan(high), np.exp(high) < answers["last"], np.nan),
+        too_soon=np.where(np.isnan(event) & ~np.isnan(high), high < last, np.nan),
     )
-
-
-def _exits(answers: pd.DataFrame) -> pd.Series:
-    """The number of the exit that lies ahead of each moment. The step of one and the same exit differs a little from
-    moment to moment, since it is found from the level at which the loss stood then."""
-    same_run = ["entrant", "group", "run_id"]
-    before = answers.groupby(same_run)["event"].shift()
-    return (answers["step"] > before).groupby([answers[name] for name in same_run]).cumsum()
 
 
 def _pinball(missed: Array, q: float) -> Array:
@@ -152,7 +150,8 @@ def _pinball(missed: Array, q: float) -> Array:
 
 def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
     """Measure, part of the moments, a value for each run, and how runs are put together."""
-    if np.isinf(part["last"]).all():  # runs that cannot emerge
+    if np.isinf(part["last"]).all():  # runs that cannot emerge, or not again
+        part = part[part["event"].isna()]
         yield "alarm", ALL, _by_run(part, part["alarm"], "max"), "mean"
         yield "end named", ALL, _by_run(part, part["median"].notna().astype(float), "max"), "mean"
         yield from _reliability(part)
@@ -187,7 +186,7 @@ def _by_run(part: pd.DataFrame, values: pd.Series, how: str) -> Array:
 
 def _first_alarms(part: pd.DataFrame) -> pd.DataFrame:
     """The first alarm before each event of each run."""
-    return part[(part["alarm"] > 0) & part["event"].notna()].drop_duplicates(["run_id", "exit"])
+    return part[(part["alarm"] > 0) & part["event"].notna()].drop_duplicates(["run_id", "since"])
 
 
 def _leads(part: pd.DataFrame) -> Array:

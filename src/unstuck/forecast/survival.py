@@ -31,9 +31,10 @@ class Estimate:
         waiting = self.probability * cdf((self.mean - _log(now)) / self.spread)
         return waiting / (waiting + (1 - self.probability)) if waiting else 0.0
 
-    def after(self, now: float) -> "Survival":
-        """What it says of an event that has not happened by now, whose probability takes account of that already."""
-        return Survival(now, self.mean, self.spread, self.probability)
+    def after(self, now: float, since: float = 0.0) -> "Survival":
+        """What it says of an event that has not happened by now, whose probability takes account of that already; of
+        steps counted from `since`."""
+        return Survival(now, self.mean, self.spread, self.probability, since)
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,10 @@ class Survival:
     """The step of an event that has not happened by step `now`."""
 
     now: float
-    mean: float  # of the logarithm of the step, before it is cut off at the present one
+    mean: float  # of the logarithm of the steps since `since`, before it is cut off at the present one
     spread: float
     probability: float  # that the event happens at all
+    since: float = 0.0  # the step from which on steps are counted
 
     def by(self, step: float) -> float:
         """Probability that the event has happened by a step.
@@ -55,19 +57,23 @@ class Survival:
         """
         if step <= self.now:
             return 0.0
-        later, left = (log_cdf((self.mean - _log(x)) / self.spread) for x in (step, self.now))
+        later, left = (log_cdf((self.mean - _log(x - self.since)) / self.spread) for x in (step, self.now))
         return -self.probability * math.expm1(later - left)
+
+    def within(self, multiple: float) -> float:
+        """Probability that the event has happened by a multiple of the present step, counted from `since`."""
+        return self.by(self.since + multiple * (self.now - self.since))
 
     @property
     def soon(self) -> float:
-        """Probability that the event happens before twice the present step."""
-        return self.by(2 * self.now)
+        """Probability that the event happens before twice the present step, counted from `since`."""
+        return self.within(2)
 
     def quantiles(self, *levels: float) -> list[float]:
         """Steps by which the event has happened with these probabilities, if it happens."""
-        left = log_cdf((self.mean - _log(self.now)) / self.spread)
+        left = log_cdf((self.mean - _log(self.now - self.since)) / self.spread)
         logs = [self.mean - self.spread * log_cdf_inverse(left + math.log1p(-q)) for q in levels]
-        return [max(self.now, math.exp(min(x, LARGEST))) for x in logs]
+        return [max(self.now, self.since + math.exp(min(x, LARGEST))) for x in logs]
 
     @property
     def median(self) -> float:

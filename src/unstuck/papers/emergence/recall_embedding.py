@@ -86,8 +86,8 @@ def compare(table: pd.DataFrame) -> list[Claim]:
 
 
 def explanation(part: pd.DataFrame) -> list[Claim]:
-    """Which change explains the factor: how much of it, in logarithms, goes away with the change, at the sizes that the
-    change was run at; at those with the most pairs, where a guess matters least."""
+    """Which change explains the factor over the law: the one that brings it down most, if that is by half or more in
+    logarithms; at the sizes that the change was run at, those with the most pairs, where a guess matters least."""
     logs = np.log(part["ratio"]).groupby([part["variant"], part["pairs"], part["tokens"]]).mean()
     late = part[part["status"] != "emerged"].groupby("variant").size()
     if OURS not in logs.index.get_level_values(0) or logs[OURS].max() <= 0:  # then there is no factor to explain
@@ -101,12 +101,17 @@ def explanation(part: pd.DataFrame) -> list[Claim]:
             shown.append(f"{name}: not run yet")
             continue
         most = both[both.index.get_level_values("pairs") == both.index.get_level_values("pairs").max()]
-        shares[name] = float(1 - most["theirs"].sum() / most["ours"].sum())
-        at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} sizes"
-        shown.append(f"{name}: {'at most ' if name in late else ''}{shares[name]:.0%} of it ({at})")
+        before, after = most["ours"].mean(), most["theirs"].mean()
+        shares[name] = float(1 - after / before)
+        at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} size{'s' * (len(most) > 1)}"
+        to = "at least " if name in late else ""
+        shown.append(f"{name}: from {np.exp(before):.2f} to {to}{np.exp(after):.2f} times the law ({at})")
     if not shares:
         return [Claim("what explains the factor", "; ".join(shown))]
     best = max(shares, key=lambda name: shares[name])
     missing = len(shares) < len(COLOURS) - 1
-    answer = best if shares[best] >= EXPLAINS else "none of them" + (" so far" if missing else "")
-    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="in logarithms")]
+    if shares[best] >= EXPLAINS:
+        answer = best + (", and goes beyond the law" if shares[best] > 2 - EXPLAINS else "")
+    else:
+        answer = "none of them" + (" so far" if missing else "")
+    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="means of logarithms")]

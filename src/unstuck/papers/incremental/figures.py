@@ -41,6 +41,7 @@ from ._runs import (
     TWO_LAYERS,
     TWO_LAYERS_FULL,
     UNEVEN,
+    another_seed,
     full_runs,
     minimal_runs,
     with_contexts,
@@ -143,8 +144,8 @@ def _fig1(profile: Profile) -> list[TieredRun]:
 
 
 def _full(profile: Profile) -> list[TieredRun]:
-    runs = full_runs(profile, 1000, [0, 60, 300, 1000])
-    return with_contexts(runs, _contexts(profile, (4, 8)), profile)
+    runs = with_contexts(full_runs(profile, 1000, [0, 60, 300, 1000]), _contexts(profile, (4, 8)), profile)
+    return runs if profile == "quick" else [*runs, another_seed(runs[-1])]
 
 
 def _online(profile: Profile) -> list[TieredRun]:

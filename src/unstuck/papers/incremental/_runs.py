@@ -103,8 +103,8 @@ def with_contexts(
 
 
 def another_seed(run: TieredRun) -> TieredRun:
-    """The same run with training seed 1, compared with the same models of restricted context."""
-    return run._replace(spec=replace(run.spec, seed=1))
+    """The same run with training seed 1, not compared with models of restricted context."""
+    return TieredRun(run.tier, replace(run.spec, seed=1, train=replace(run.spec.train, compare=())))
 
 
 def main_runs(runs: Iterable[TieredRun]) -> list[TieredRun]:

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from unstuck.columns import predictor
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
@@ -61,7 +62,10 @@ class CurveFigure:
     predictors: Literal["truths", "contexts"] = "truths"
 
     def data(self, done: Finished) -> pd.DataFrame:
-        return curve_table(done)
+        table = curve_table(done)
+        if self.predictors == "truths" or table.empty:
+            return table
+        return table.dropna(subset=Curve.of(table).context_names, how="all")  # runs that are compared with models
 
     def _columns(self, table: pd.DataFrame) -> list[str]:
         return truths_of(table) if self.predictors == "truths" else predictors_of(table)

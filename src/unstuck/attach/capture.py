@@ -59,6 +59,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def can_run(model: nn.Module) -> bool:
+    """Has a model its parameters? Those of lazy layers are made at the first run, which must be one of the training."""
+    return not any(p.device.type == "meta" or isinstance(p, nn.UninitializedParameter) for p in model.parameters())
+
+
 def _uncompiled() -> AbstractContextManager[Any]:
     """Compiled parts run eagerly, so that their calls are intercepted and nothing is compiled for a measurement. Not
     needed where nothing was compiled, and not possible within a compilation."""

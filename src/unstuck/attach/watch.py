@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from unstuck.attach.capture import beside, each_layer, undisturbed, unwrapped
+from unstuck.attach.capture import beside, can_run, each_layer, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
@@ -101,7 +101,7 @@ class Watch:
         self.rows: list[Row] = []
         self.warned = self.failed = False
         self.thread = threading.get_ident()
-        self.tried = self.measure() if _can_run(model) else {}  # what cannot be measured is said before training begins
+        self.tried = self.measure() if can_run(model) else {}  # what cannot be measured is said before training begins
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -277,11 +277,6 @@ def _whole_step(step: Any) -> int:
     if isinstance(step, str) or (whole := measure("step", step)) % 1:
         raise BadInput("step", step, "a whole number")
     return int(whole)
-
-
-def _can_run(model: nn.Module) -> bool:
-    """Has a model its parameters? Those of lazy layers are made at the first run, which must be one of the training."""
-    return not any(p.device.type == "meta" or isinstance(p, nn.UninitializedParameter) for p in model.parameters())
 
 
 def _has(row: Row, measure: str) -> bool:

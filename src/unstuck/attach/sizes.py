@@ -3,18 +3,18 @@
 A forward pass on four tokens shows which table takes tokens and which takes positions, whatever their names are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from unstuck.attach import find
 from unstuck.attach.capture import beside, called, can_run, seen_kernels, undisturbed
-from unstuck.scalars import is_whole
+from unstuck.attach.configuration import configured
 
 #: Under these names configurations and models keep the length of the longest sequence.
 CONTEXTS = (
@@ -50,32 +50,12 @@ def sizes_of(model: nn.Module) -> Sizes:
     """The vocabulary is that of the configuration, unless the table of tokens is smaller: beyond it there is no token.
     The context is the least of what the configuration says and of the tables of positions."""
     seen = _seen_tables(model)
-    known = next(_configured(model, VOCABULARIES), None)
+    known = next(configured(model, VOCABULARIES), None)
     tokens = min(seen.tokens, default=None) or _likely_vocabulary(model)
     vocabulary = known if tokens is None or (known is not None and known <= tokens) else tokens
     by_name = [] if seen.tokens else _named_tables(model)
-    contexts = [*_configured(model, CONTEXTS), *seen.positions, *by_name, *_named_parameters(model)]
+    contexts = [*configured(model, CONTEXTS), *seen.positions, *by_name, *_named_parameters(model)]
     return Sizes(vocabulary, min(contexts, default=None))
-
-
-def _configurations(model: nn.Module) -> Iterator[Any]:
-    """The model's configuration, that of its text part, and the model itself."""
-    config = getattr(model, "config", getattr(model, "cfg", None))
-    if config is not None:
-        yield config
-        if (text := getattr(config, "text_config", None)) is not None:
-            yield text
-    yield model
-
-
-def _configured(model: nn.Module, names: Iterable[str]) -> Iterator[int]:
-    """The sizes that the configurations have under these names."""
-    names = tuple(names)
-    for config in _configurations(model):
-        for name in names:
-            found: Any = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
-            if is_whole(found) and found > 0:
-                yield int(found)
 
 
 # -- tables, by what they take

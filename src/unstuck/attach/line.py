@@ -53,13 +53,18 @@ class Line:
     @property
     def _state(self) -> tuple[object, ...]:
         said = self.forecast
-        return said.outcome, said.event, said.step is None, self.grade, self.loss and self.loss.outcome
+        of_loss = self.loss and (self.loss.outcome, self.loss.outcome is Outcome.UNCLEAR and self._has_fallen)
+        return said.outcome, said.event, said.step is None, self.grade, of_loss
 
     @property
     def _knows_nothing(self) -> bool:
         loss = None if self.loss is None else self.loss.outcome
         unknown = (Outcome.TOO_EARLY, Outcome.NO_SIGN, Outcome.UNCLEAR)
-        return loss in (None, Outcome.UNCLEAR) and self.forecast.outcome in unknown
+        return not self._has_fallen and loss in (None, Outcome.UNCLEAR) and self.forecast.outcome in unknown
+
+    @property
+    def _has_fallen(self) -> bool:
+        return self.loss is not None and self.loss.notes.loss is not None and self.loss.notes.loss.fell is not None
 
     @property
     def grade(self) -> str:
@@ -89,7 +94,7 @@ class Line:
         if self.loss.outcome is Outcome.PLATEAU and seen is not None and seen.plateau_since is not None:
             return f"plateau since {seen.plateau_since:,.0f}"
         names = {Outcome.FALLING: "loss falling", Outcome.RISING: "loss rising", Outcome.DIVERGED: "loss diverged"}
-        names |= {Outcome.LEFT: self._left_part(self.loss), Outcome.UNCLEAR: "loss unclear yet"}
+        names |= {Outcome.LEFT: self._left_part(self.loss), Outcome.UNCLEAR: _unclear_part(self.loss)}
         return names.get(self.loss.outcome, self.loss.outcome.value)
 
     def _left_part(self, loss: Forecast) -> str:
@@ -136,3 +141,8 @@ class Line:
             return ""
         then = datetime.now() + timedelta(seconds=seconds)
         return f"about {then:%H:%M}" if seconds < 12 * 3600 else f"about {then:%d %b %H:%M}"
+
+
+def _unclear_part(loss: Forecast) -> str:
+    fell = None if loss.notes.loss is None else loss.notes.loss.fell
+    return "loss unclear yet" if fell is None else "loss fell from {:.3g} to {:.3g}, unclear now".format(*fell)

@@ -247,6 +247,46 @@ def test_what_cannot_be_used_is_refused_before_training(field, options, tmp_path
         unstuck.watch("gpt2")
 
 
+def by_step(model):
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    torch.optim.AdamW(model.parameters(), lr=1e-3).step()
+
+
+def by_data(model):
+    model.out.weight.data[0, 0] += 1.0  # which PyTorch does not count as a change
+
+
+def by_buffer(model):
+    model.register_buffer("more", torch.ones(1))
+
+
+def by_attribute(model):
+    model.checkpointing = True
+
+
+CHANGES = [None, by_step, by_data, by_buffer, by_attribute]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ if change else "none" for change in CHANGES])
+def test_the_first_row_is_that_of_the_trial_unless_the_model_has_changed(change, monkeypatch):
+    torch.manual_seed(0)
+    model, measured = Tiny(), []
+    plain = unstuck.Watch.measure
+    monkeypatch.setattr(unstuck.Watch, "measure", lambda self: (measured.append(1), plain(self))[1])
+    watch = unstuck.Watch(model, vocabulary=20, length=16, every=1)
+    model.eval()
+    if change is not None:
+        change(model)
+    row = watch(1, loss=1.0)
+    assert len(measured) == (1 if change is None else 2)
+    expected = plain(watch)
+    assert {name: row[name] for name in expected} == expected
+    assert (row["step"], row["loss"]) == (1.0, 1.0)
+    watch(2)
+    assert len(measured) == (2 if change is None else 3)
+
+
 # -- when it measures
 
 

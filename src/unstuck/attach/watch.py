@@ -15,6 +15,7 @@ from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
 from unstuck.attach.saving import load_rows, save_rows
+from unstuck.attach.state import state_of
 from unstuck.attach.weights import Blocks, not_tokens_of, whole
 from unstuck.columns import STEP, Row, place
 from unstuck.curve import Curve
@@ -51,8 +52,9 @@ class Watch:
     function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a list or as an
     iterator. It is called without dropout or gradients.
 
-    It measures once when it is made, so that what cannot be measured is refused before training. If a measurement fails
-    later, a warning says so, and training goes on.
+    It measures once when it is made, so that what cannot be measured is refused before training; if the model has not
+    changed until the first step that is measured, this is its row. If a measurement fails later, a warning says so, and
+    training goes on.
 
     With `vocabulary`, the random sequences give each head's scores `induction`, `duplicate_token` and
     `previous_token`, and `copy_advantage`: the loss of the first half, log V at most, minus that of the second. With
@@ -102,6 +104,7 @@ class Watch:
         self.warned = self.failed = False
         self.thread = threading.get_ident()
         self.tried = self.measure() if can_run(model) else {}  # what cannot be measured is said before training begins
+        self._tried_at = state_of(model) if self.tried and attention is None else None
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -135,9 +138,14 @@ class Watch:
         self._check_thread()
         if behind := self._behind(step):
             raise InvalidCombination(behind)
-        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step)), **self.measure()}
+        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step)), **self._measured()}
         self.rows.append(row)
         return row
+
+    def _measured(self) -> Row:
+        """What is measured now, or, at the first step, what was when the watch was made, if the model is the same."""
+        then, self._tried_at = self._tried_at, None
+        return self.tried if then is not None and then == state_of(self.model) else self.measure()
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self.thread:

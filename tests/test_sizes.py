@@ -36,9 +36,7 @@ class Model(nn.Module):
 
 class NanoGPT(Model):
     def tables(self):
-        self.transformer = nn.ModuleDict(
-            {"wte": nn.Embedding(VOCABULARY, WIDTH), "wpe": nn.Embedding(CONTEXT, WIDTH)}
-        )
+        self.transformer = nn.ModuleDict({"wte": nn.Embedding(VOCABULARY, WIDTH), "wpe": nn.Embedding(CONTEXT, WIDTH)})
 
     def embed(self, tokens):
         return self.transformer.wte(tokens) + self.transformer.wpe(self.places(tokens))

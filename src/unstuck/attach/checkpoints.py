@@ -58,7 +58,7 @@ class Series:
 
 
 def step_of(name: str) -> int | None:
-    """The step that a name tells: after `step`, `checkpoint` and the like, or its last number.
+    """The step in a name: after `step`, `checkpoint` and the like, or its last number.
 
     Examples:
         >>> [step_of(name) for name in ("checkpoint-500", "step3000", "stage1-step42-tokens8B", "epoch_7", "main")]
@@ -159,7 +159,7 @@ def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None
     series, kept = Series(), []
     for checkpoint in _distinct(find_checkpoints(Path(directory)), series):
         if checkpoint.step is None:
-            series.skipped[checkpoint.name] = "its name tells no step"
+            series.skipped[checkpoint.name] = "its name has no step"
         else:
             kept.append(checkpoint)
     losses = _losses(kept)

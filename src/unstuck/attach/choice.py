@@ -27,7 +27,7 @@ def chosen_watch(model: nn.Module, options: Mapping[str, Any]) -> Watch:
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:
     """A watch that tests a language model for induction, or None, and why there is none. `seen` is the length of a
-    batch that the model has taken, for a model that does not tell its context: on a GPU a position beyond it would end
+    batch that the model has taken, for a model that does not state its context: on a GPU a position beyond it would end
     the process."""
     sizes = sizes_of(model)
     if sizes.vocabulary is None or sizes.vocabulary < 2:
@@ -35,7 +35,7 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
     longest = sizes.context or seen
     on_cpu = all(p.device.type == "cpu" for p in model.parameters())
     if longest is None and not on_cpu:
-        return None, "the model does not tell the length of its context"
+        return None, "the model does not state the length of its context"
     if longest is not None and longest < SHORTEST:
         return None, f"its context is {longest}, and the test needs {SHORTEST}"
     most = min(LENGTH, longest or LENGTH)

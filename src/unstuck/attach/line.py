@@ -75,7 +75,9 @@ class Line:
             return ""
         if said.notes.unlike or said.probability is None:
             return "low"
-        return "high" if said.probability >= HIGH and not self.normalised else "medium" if said.probability >= MEDIUM else "low"
+        if said.probability >= HIGH and not self.normalised:
+            return "high"
+        return "medium" if said.probability >= MEDIUM else "low"
 
     def __str__(self) -> str:
         parts = [

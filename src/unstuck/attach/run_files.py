@@ -41,9 +41,7 @@ class RunFiles:
         """Write the rows; None if they cannot be written."""
         assert self.path is not None
         try:
-            return save_rows(
-                self.path, rows, self.model, self.mark, seconds_per_step=seconds_per_step, alone=True
-            )
+            return save_rows(self.path, rows, self.model, self.mark, seconds_per_step=seconds_per_step, alone=True)
         except OSError as e:
             log.warning("the curve is not saved: %s", e)
             return None

@@ -40,7 +40,7 @@ TOKENS = (1, 0, 1, 0)  # indices that every vocabulary has, and that are neither
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a model can take; None where nothing tells."""
+    """What a model can take; None where it is not known."""
 
     vocabulary: int | None = None  # how many tokens it knows
     context: int | None = None  # the longest sequence

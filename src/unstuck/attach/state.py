@@ -11,7 +11,7 @@ State = tuple[Any, ...]
 
 def state_of(model: nn.Module) -> State | None:
     """What is equal at two moments only if no parameter or buffer has changed between them, no plain attribute of a
-    module, and not autocast; None where that cannot be told. A tensor is compared by its place, the number of changes
+    module, and not autocast; None where that is not known. A tensor is compared by its place, the number of changes
     that PyTorch counts, and its sum, since a change of `.data` is not counted. Training and evaluation mode are no
     part of it: a measurement is the same in both."""
     tensors = list(itertools.chain(model.parameters(), model.buffers()))

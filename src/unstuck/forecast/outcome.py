@@ -50,7 +50,7 @@ class LossNotes:
     plateau_level: float | None = None  # median loss
     slope: tuple[float, float, float] | None = None  # fraction of the loss a doubling of steps, and its interval
     bound: float | None = None  # within which that is flat
-    fell: tuple[float, float] | None = None  # from its first rows to its last ones, if these are nearly zero beside those
+    fell: tuple[float, float] | None = None  # from its first rows to its last, if nearly to zero
 
 
 @dataclass(frozen=True)

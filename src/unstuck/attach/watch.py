@@ -15,7 +15,7 @@ from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
 from unstuck.attach.saving import load_rows, save_rows
-from unstuck.attach.state import state_of
+from unstuck.attach.state import State, state_of
 from unstuck.attach.weights import Blocks, not_tokens_of, whole
 from unstuck.columns import STEP, Row, place
 from unstuck.curve import Curve
@@ -104,7 +104,7 @@ class Watch:
         self.warned = self.failed = False
         self.thread = threading.get_ident()
         self.tried = self.measure() if can_run(model) else {}  # what cannot be measured is said before training begins
-        self._tried_at = state_of(model) if self.tried and attention is None else None
+        self._tried_at = self._state() if self.tried else None
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -145,7 +145,12 @@ class Watch:
     def _measured(self) -> Row:
         """What is measured now, or, at the first step, what was when the watch was made, if the model is the same."""
         then, self._tried_at = self._tried_at, None
-        return self.tried if then is not None and then == state_of(self.model) else self.measure()
+        return self.tried if then is not None and then == self._state() else self.measure()
+
+    def _state(self) -> tuple[str, State] | None:
+        """Equal at two moments only if a measurement shows the same; None where that is not known."""
+        found = None if self.attention is not None else state_of(self.model)
+        return None if found is None else (mark(self.probe, self.targets, self.repeated), found)
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self.thread:

@@ -57,7 +57,7 @@ class Watch:
     training goes on.
 
     With `vocabulary`, the random sequences give each head's scores `induction`, `duplicate_token` and
-    `previous_token`, and `copy_advantage`: the loss of the first half, log V at most, minus that of the second. With
+    `previous_token`, and `copy_advantage`: the loss of the first half minus that of the second, in nats a token. With
     a probe of token indices (a tensor (n, T) of whole numbers, or a mapping with `input_ids`), `previous_token` is
     measured on the probe instead, and the probe gives `in_context_score`: by how many nats a token is easier to predict
     late in its sequence than early, if it has at least 9 tokens. The two losses need logits of the next token at every

@@ -181,7 +181,7 @@ def test_logits_are_found_in_what_models_give(form):
     model.form = FORMS[form]
     model.passes = 0
     assert Watch(model, probe, vocabulary=16, length=12).look(0) == plain
-    assert model.passes == 4  # one for the probe and one for the random sequences, when it is made and at the look
+    assert model.passes == 2  # for probe and random sequences; the first step has the row of the trial
 
 
 @pytest.mark.parametrize(

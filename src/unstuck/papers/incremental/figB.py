@@ -64,7 +64,7 @@ def draw(table: pd.DataFrame) -> Figure:
         for (ax, values), group in itertools.product(((left, attention), (right, _inner(other))), colours):
             ax.plot(other["step"], values[:, owner[group], group], color=colours[group], **OTHER)
     for ax, ylabel, title in (
-        (left, "last query's attention on the group", "heads: solid, dashed, dotted; faint: own heads, other teachers"),
+        (left, "last query's attention on the group", "heads: solid, dashed, dotted; faint: other teachers"),
         (right, r"$\langle V, A_k \rangle$", "alignment of values"),
     ):
         ax.set(xlabel="step", ylabel=ylabel, title=title, xscale="log")

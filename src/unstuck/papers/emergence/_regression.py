@@ -16,7 +16,7 @@ SEEDS: dict[Profile, list[int]] = {"quick": [0], "cpu": [0, 1, 2], "paper": [0, 
 PAPER_T = PAPER_D = [16, 32, 64, 128, 256]
 
 NARROW = 0.2  # half of the width of an interval that is narrow enough to tell
-PAPER_GRID = "the grid of the paper profile, with T up to 256, would tell: exponents rise along ours"
+PAPER_GRID = "the paper's grid, T up to 256, would tell"  # exponents rise along ours
 
 
 def left_runs(profile: Profile) -> list[TieredRun]:

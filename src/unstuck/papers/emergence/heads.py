@@ -20,7 +20,7 @@ from unstuck.papers.lab import TieredRun, finished, grid
 from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_plateaus
 from unstuck.papers.style import BLACK, PAPER_GREY, note, panels
 
-from ._regression import PAPER_GRID, law_claims
+from ._regression import law_claims
 
 FORMULA = "d + T + layers + heads"
 NAMES = {"layers": "L", "heads": "H"}
@@ -28,7 +28,7 @@ PAPER = {"d": 1.27, "T": 0.70, "layers": 0.06, "heads": 0.16}
 PAPER_TEXT = "1.03 $d^{1.27} T^{0.70} L^{0.06} H^{0.16}$, R² = 0.995"
 WIDTH, HEAD = 256, 64
 LAYERS = [1, 2]  # that all readings have
-DECIDES = f"{PAPER_GRID}; the paper's width a head is not known"
+DECIDES = "the paper's grid in all three readings would tell"
 OWN, WIDER, SHARED = "residual stream of 64 a head", "heads of 64 beside a stream of 256", "heads that share 256"
 
 Grid = tuple[list[int], list[int], list[int], list[int], list[int]]  # T, d, layers, heads, seeds

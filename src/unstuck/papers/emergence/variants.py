@@ -22,7 +22,7 @@ from ._regression import PAPER_D, PAPER_T, cell_ratios, law_claims, of_paper_siz
 
 ONE_HEAD = {"model.layers": 1, "model.heads": 1}
 HARD = {"T": 256, "d": 128}  # the largest size of the paper
-GRID_LEFT = "the paper's grid, T up to 256 and d up to 128 with five seeds, would tell"
+GRID_LEFT = "the paper's grid with five seeds would tell"
 Laws = dict[str, PowerLaw | None]
 
 

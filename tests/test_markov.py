@@ -473,8 +473,8 @@ def test_the_minimal_model_sees_its_context_and_no_more(kind):
 
 
 #: Figure 1 of paper 2, measured on the authors' plot: KL to the three truths after so many updates; and the ends of the
-#: two stages, with KL to the whole truth there, interpolated between its published values: 0.89 at step 200, 0.40 at 400,
-#: 0.35 at 500 and 0.16 at 700.
+#: two stages, with KL to the whole truth there, interpolated between its published values: 0.89 at step 200, 0.40 at
+#: 400, 0.35 at 500 and 0.16 at 700.
 FIGURE_1 = {201: (1.08, 0.86, 0.89), 401: (1.53, 0.37, 0.40), 501: (1.75, 0.32, 0.35), 1096: (2.78, 0.70, 0.09)}
 STAGE_ENDS = {330: 0.89 * (0.40 / 0.89) ** 0.65, 575: 0.35 * (0.16 / 0.35) ** 0.375}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import unstuck as unstuck_package
 from refusals import sentence
 from unstuck.cli import COMMANDS
 from unstuck.extras import EXTRAS
@@ -152,3 +153,12 @@ def test_dir_lists_what_the_package_offers():
     assert set(dir(unstuck)) == set(unstuck.__all__)
     assert all(hasattr(unstuck, name) for name in dir(unstuck))
     assert (Path(unstuck.__file__).parent / "py.typed").is_file()
+
+
+def test_one_version_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert unstuck_package.__version__ == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest[1] == version
+    assert f"\ndate-released: {newest[2]}\n" in (ROOT / "CITATION.cff").read_text()

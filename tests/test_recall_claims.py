@@ -474,20 +474,24 @@ def test_what_brings_a_run_to_the_papers_law_explains_the_factor():
     normal = over_law(1.0, embedding="normal")
     rule = over_law(2.5, pairs=8, tokens=(64,), copies="bernoulli")
     said = explained(normal, rule, over_law(1.9, lr=3e-4))
-    assert said.startswith("normal start (normal start: 100% of it (12 pairs, 2 sizes); the paper's rule: 4% of it")
+    assert said.startswith("normal start (normal start: from 2.00 to 1.00 times the law (12 pairs, 2 sizes)")
+    assert "the paper's rule: from 2.60 to 2.50 times the law (8 pairs, 1 size)" in said
     assert "rate 3e-05: not run yet" in said
+    assert explained(over_law(0.2, embedding="normal")).startswith("normal start, and goes beyond the law (")
 
 
 def test_nothing_explains_the_factor_where_all_are_as_slow():
     rest = [over_law(2.5, pairs=8, copies="bernoulli"), over_law(1.8, lr=3e-4), over_law(2.2, lr=3e-5)]
-    assert explained(over_law(1.9, embedding="normal"), *rest).startswith("none of them (normal start: 7% of it")
+    assert explained(over_law(1.9, embedding="normal"), *rest).startswith(
+        "none of them (normal start: from 2.00 to 1.90"
+    )
     assert explained(over_law(1.9, embedding="normal")).startswith("none of them so far (")
 
 
 def test_a_rate_that_did_not_get_there_explains_at_most_so_much():
     late = over_law(NEVER, lr=3e-5)
     late["status"], late["steps"] = "censored", 1.5 * paper_law(late["tokens"], late["pairs"])
-    assert "rate 3e-05: at most 42% of it" in explained(late.assign(**{"crossing_0.5": NEVER}))
+    assert "rate 3e-05: from 2.00 to at least 1.50 times the law" in explained(late.assign(**{"crossing_0.5": NEVER}))
 
 
 def test_the_exponent_of_many_pairs():

@@ -6,10 +6,13 @@ Pictures: in the repository a page of docs/ has them at ../results/NAME.png, and
 Links to examples/, which the site does not have, become words.
 
 Mathematics: $...$ and $$...$$ become MathML, which browsers draw without a script.
+
+The name of the site says which version it describes.
 """
 
 import html as entities
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,13 @@ TEX = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.
 #: A link to a file that the site does not have, which becomes its words.
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+examples/[^)]*\)")
 ONE_UP = re.compile(r"\]\(\.\./((?:\.\./)*results/[^)]*\.png\))")
+
+
+def on_config(config: Any) -> Any:
+    root = Path(config.config_file_path).parent
+    version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    config.site_name = f"{config.site_name} {version}"
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:

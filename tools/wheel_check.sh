@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Build the wheel, install it into an empty environment outside the checkout, and use it there: an editable install hides
-# missing files. First without extras, then with `papers`. Arguments: the Python that has pip and builds the wheel; and
-# `lowest` to install the lowest versions that pyproject.toml allows, instead of the newest.
+# Build the source distribution, and the wheel from it; check their metadata; install the wheel into an empty environment
+# outside the checkout, and use it there: an editable install hides missing files. First without extras, then with
+# `papers`. Arguments: the Python that has pip; and `lowest` to install the lowest versions that pyproject.toml allows,
+# instead of the newest.
 set -euo pipefail
 python=$(cd "$(dirname "$(command -v "$1")")" && pwd)/$(basename "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +14,10 @@ if [ "${2:-newest}" = lowest ]; then
     "$python" "$root/tools/lowest.py" papers >"$work/lowest.txt"
     constraints+=(-c "$work/lowest.txt")
 fi
-"$python" "${pip[@]}" wheel --no-deps --wheel-dir "$work" "$root"
+"$python" -m venv "$work/tools"
+"$work/tools/bin/python" "${pip[@]}" install build twine
+"$work/tools/bin/python" -m build --outdir "$work" "$root" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+"$work/tools/bin/python" -m twine check --strict "$work"/unstuck-*
 wheel=$(echo "$work"/unstuck-*.whl)
 "$python" -m venv "$work/env"
 mkdir "$work/core" "$work/papers"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._moved import install as _keep_old_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Curve",
     "DiversitySchedule",

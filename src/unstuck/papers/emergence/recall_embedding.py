@@ -14,7 +14,7 @@ from unstuck.papers.lab import TieredRun, each_rate, grid, runs_in
 from unstuck.papers.plateaus import explain_triangles, plot_runs
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, RED, legend_outside, log_steps, panels
 
-from ._recall import SMALL, crossing, guessed, paper_law
+from ._recall import SMALL, UNTIL_50, crossing, guessed, paper_law
 
 IN_PARTS = True  # runs are compared one by one; what is missing is said
 ALSO = ["embedding"]  # a setting of the model in the table
@@ -33,7 +33,11 @@ def runs(profile: Profile) -> list[TieredRun]:
     ]
     fixed = {"train.thresholds": [0.05], "train.max_steps": steps}
     starts = {"model__embedding": ["normal", "linear"]}
-    found = grid("recall", 1, [0, 1], fixed, **starts, task__tokens=tokens, task__pairs=pairs)
+    found = []
+    for t in tokens:  # the middle one to 50% too, where it is more than a guess
+        thresholds = UNTIL_50 if t == tokens[1] else [0.05]
+        settings = {**fixed, "train.thresholds": thresholds, "task.tokens": t}
+        found += grid("recall", 1, [0, 1], settings, **starts, task__pairs=pairs)
     found += grid("recall", 1, [0, 1], {**fixed, "task.copies": "bernoulli"}, task__tokens=[64], task__pairs=pairs[:1])
     shorter = {**fixed, "train.max_steps": steps // 2}  # where 1e-4 has long got there
     rates = grid("recall", 2, [0], shorter, task__tokens=tokens[:2], task__pairs=pairs[-1:])
@@ -44,19 +48,23 @@ def runs(profile: Profile) -> list[TieredRun]:
 def variants(table: pd.DataFrame) -> pd.DataFrame:
     """Steps to 5% of every run, named by what it has otherwise than ours (`variant`), and over the paper's law
     (`ratio`); a run that did not get there counts with the steps it had."""
-    part = crossing(table, 0.05)
+    part = _named(crossing(table, 0.05))
+    steps = part["plateau_steps"].where(part["status"] == "emerged", part["steps"])
+    return part.assign(ratio=steps / paper_law(part["tokens"], part["pairs"]))
+
+
+def _named(part: pd.DataFrame) -> pd.DataFrame:
     usual = part["lr"].mode().iloc[0] if len(part) else 1e-4
     names = pd.Series(OURS, index=part.index)
     names = names.mask(part["lr"] != usual, "rate " + part["lr"].map("{:g}".format))
     names = names.mask(part["copies"] == "bernoulli", RULE).mask(part["embedding"] == "normal", NORMAL)
-    steps = part["plateau_steps"].where(part["status"] == "emerged", part["steps"])
-    return part.assign(variant=names, ratio=steps / paper_law(part["tokens"], part["pairs"]))
+    return part.assign(variant=names)
 
 
 def draw(table: pd.DataFrame) -> Figure:
     part = variants(table)
     cells = sorted({(p, t) for t, p in zip(part["tokens"], part["pairs"], strict=True)})
-    picture, (ax,) = panels(width=6.4, height=3.8)
+    picture, (ax,) = panels(width=7.6, height=3.8)
     for i, (name, rows) in enumerate(part.groupby("variant", sort=False)):
         x = np.array([cells.index((p, t)) for t, p in zip(rows["tokens"], rows["pairs"], strict=True)]) + 0.1 * i - 0.2
         plot_runs(ax, x, rows, COLOURS.get(str(name), PAPER_GREY), str(name), y="ratio")
@@ -82,12 +90,12 @@ def compare(table: pd.DataFrame) -> list[Claim]:
             low, high = cell["ratio"].min(), cell["ratio"].max()
             shown.append(f"{pairs} pairs: {mean:.2f} times ({low:.2f} to {high:.2f}, {len(cell)} runs{late})")
         claims.append(Claim(f"steps to 5% over the paper's law, {name}", "; ".join(shown), "1", None, guessed(rows)))
-    return [*claims, *explanation(part)]
+    return [*claims, *explanation(part), *to_half(table)]
 
 
 def explanation(part: pd.DataFrame) -> list[Claim]:
-    """Which change explains the factor: how much of it, in logarithms, goes away with the change, at the sizes that the
-    change was run at; at those with the most pairs, where a guess matters least."""
+    """Which change explains the factor over the law: the one that brings it down most, if that is by half or more in
+    logarithms; at the sizes that the change was run at, those with the most pairs, where a guess matters least."""
     logs = np.log(part["ratio"]).groupby([part["variant"], part["pairs"], part["tokens"]]).mean()
     late = part[part["status"] != "emerged"].groupby("variant").size()
     if OURS not in logs.index.get_level_values(0) or logs[OURS].max() <= 0:  # then there is no factor to explain
@@ -101,12 +109,30 @@ def explanation(part: pd.DataFrame) -> list[Claim]:
             shown.append(f"{name}: not run yet")
             continue
         most = both[both.index.get_level_values("pairs") == both.index.get_level_values("pairs").max()]
-        shares[name] = float(1 - most["theirs"].sum() / most["ours"].sum())
-        at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} sizes"
-        shown.append(f"{name}: {'at most ' if name in late else ''}{shares[name]:.0%} of it ({at})")
+        before, after = most["ours"].mean(), most["theirs"].mean()
+        shares[name] = float(1 - after / before)
+        at = f"{most.index.get_level_values('pairs').max()} pairs, {len(most)} size{'s' * (len(most) > 1)}"
+        to = "at least " if name in late else ""
+        shown.append(f"{name}: from {np.exp(before):.2f} to {to}{np.exp(after):.2f} times the law ({at})")
     if not shares:
         return [Claim("what explains the factor", "; ".join(shown))]
     best = max(shares, key=lambda name: shares[name])
     missing = len(shares) < len(COLOURS) - 1
-    answer = best if shares[best] >= EXPLAINS else "none of them" + (" so far" if missing else "")
-    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="in logarithms")]
+    if shares[best] >= EXPLAINS:
+        answer = best + (", and goes beyond the law" if shares[best] > 2 - EXPLAINS else "")
+    else:
+        answer = "none of them" + (" so far" if missing else "")
+    return [Claim("what explains the factor", f"{answer} ({'; '.join(shown)})", note="means of logarithms")]
+
+
+def to_half(table: pd.DataFrame) -> list[Claim]:
+    """Steps to 50% from both starts, where a guess plays no part."""
+    part = _named(crossing(table, 0.5))
+    shown = []
+    for (pairs, tokens), rows in part[part["status"] == "emerged"].groupby(["pairs", "tokens"]):
+        means = rows.groupby("variant")["plateau_steps"].mean()
+        if {OURS, NORMAL} <= set(means.index):
+            ours, normal = means[OURS], means[NORMAL]
+            shown.append(f"{tokens} tokens, {pairs} pairs: {ours:.0f} and {normal:.0f}, {ours / normal:.1f} times")
+    quantity = "steps to 50%, linear and normal start"
+    return [Claim(quantity, "; ".join(shown), note="means of the seeds")] if shown else []

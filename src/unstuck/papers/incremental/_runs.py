@@ -73,7 +73,7 @@ def full_runs(
     *,
     tier: int = 1,
 ) -> list[TieredRun]:
-    """Runs of the full Transformer, likewise; one training seed, since one takes an hour or more."""
+    """Runs of the full Transformer, likewise; one training seed, since a run takes an hour or more."""
     if profile == "quick":
         fixed = {**QUICK, **QUICK_FULL, **((changes if quick is None else quick) or {}), "train.maps": [0, 60, 200]}
         return grid("markov-full", tier, [0], fixed)
@@ -100,6 +100,11 @@ def with_contexts(
         compared = replace(spec, train=replace(spec.train, compare=ids))
         out += [TieredRun(run.tier, s, race=f"compared {compared.run_id}") for s in (*models, compared)]
     return out
+
+
+def another_seed(run: TieredRun) -> TieredRun:
+    """The same run with training seed 1, not compared with models of restricted context."""
+    return TieredRun(run.tier, replace(run.spec, seed=1, train=replace(run.spec.train, compare=())))
 
 
 def main_runs(runs: Iterable[TieredRun]) -> list[TieredRun]:

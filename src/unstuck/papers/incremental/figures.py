@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Picture
 from scipy.optimize import linear_sum_assignment
 
 from unstuck.columns import predictor
+from unstuck.curve import Curve
 from unstuck.papers.figure import Claim, Profile
 from unstuck.papers.finished import Finished
 from unstuck.papers.lab import TieredRun
@@ -44,6 +45,7 @@ from ._runs import (
     TWO_LAYERS,
     TWO_LAYERS_FULL,
     UNEVEN,
+    another_seed,
     full_runs,
     minimal_runs,
     with_contexts,
@@ -63,7 +65,10 @@ class CurveFigure:
     predictors: Literal["truths", "contexts"] = "truths"
 
     def data(self, done: Finished) -> pd.DataFrame:
-        return curve_table(done)
+        table = curve_table(done)
+        if self.predictors == "truths" or table.empty:
+            return table
+        return table.dropna(subset=Curve.of(table).context_names, how="all")  # runs that are compared with models
 
     def _columns(self, table: pd.DataFrame) -> list[str]:
         return truths_of(table) if self.predictors == "truths" else predictors_of(table)
@@ -171,8 +176,8 @@ def _fig1(profile: Profile) -> list[TieredRun]:
 
 
 def _full(profile: Profile) -> list[TieredRun]:
-    runs = full_runs(profile, 1000, [0, 60, 300, 1000])
-    return with_contexts(runs, _contexts(profile, (4, 8)), profile)
+    runs = with_contexts(full_runs(profile, 1000, [0, 60, 300, 1000]), _contexts(profile, (4, 8)), profile)
+    return runs if profile == "quick" else [*runs, another_seed(runs[-1])]
 
 
 def _online(profile: Profile) -> list[TieredRun]:

@@ -4,6 +4,7 @@ import copy
 import io
 import logging
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from torch.nn import functional as F
 
 import unstuck
 from refusals import names, refused
-from unstuck.attach.auto import _close_freed
+from unstuck.attach.closing import close_freed
 from unstuck.attach.line import Line
 from unstuck.attach.pace import AHEAD, Pace
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster, Outcome
+from unstuck.forecast.outcome import Notes
 from unstuck.store.store import RunDirectory
 
 
@@ -245,6 +247,46 @@ def test_what_cannot_be_used_is_refused_before_training(field, options, tmp_path
         unstuck.watch("gpt2")
 
 
+def by_step(model):
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    torch.optim.AdamW(model.parameters(), lr=1e-3).step()
+
+
+def by_data(model):
+    model.out.weight.data[0, 0] += 1.0  # which PyTorch does not count as a change
+
+
+def by_buffer(model):
+    model.register_buffer("more", torch.ones(1))
+
+
+def by_attribute(model):
+    model.checkpointing = True
+
+
+CHANGES = [None, by_step, by_data, by_buffer, by_attribute]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ if change else "none" for change in CHANGES])
+def test_the_first_row_is_that_of_the_trial_unless_the_model_has_changed(change, monkeypatch):
+    torch.manual_seed(0)
+    model, measured = Tiny(), []
+    plain = unstuck.Watch.measure
+    monkeypatch.setattr(unstuck.Watch, "measure", lambda self: (measured.append(1), plain(self))[1])
+    watch = unstuck.Watch(model, vocabulary=20, length=16, every=1)
+    model.eval()
+    if change is not None:
+        change(model)
+    row = watch(1, loss=1.0)
+    assert len(measured) == (1 if change is None else 2)
+    expected = plain(watch)
+    assert {name: row[name] for name in expected} == expected
+    assert (row["step"], row["loss"]) == (1.0, 1.0)
+    watch(2)
+    assert len(measured) == (2 if change is None else 3)
+
+
 # -- when it measures
 
 
@@ -274,6 +316,46 @@ def test_measurements_take_at_most_their_share(step_time, look_time):
     assert not [s for s in range(400, 20000) if not any(s / 3 <= x <= s for x in looks)] or full < 20
 
 
+def test_a_pause_is_named_once_when_the_time_in_advance_is_spent():
+    now, pauses = [0.0], []
+    pace = Pace(0.01, clock=lambda: now[0])
+    pace.expect("look", 0.03)
+    pace.begin(0)
+    looks = []
+    for step in range(1, 20001):
+        now[0] += 0.01
+        if pace.is_due(step):
+            now[0] += 0.03
+            pace.took("look", 0.03)
+            pace.last = step
+            looks.append(step)
+        elif (pause := pace.pause(step)) is not None:
+            pauses.append((step, pause))
+    step, pause = pauses[0]
+    following = next(look for look in looks if look > step)
+    assert pause.step == pytest.approx(following, rel=0.05)
+    assert pause.seconds == pytest.approx(0.01 * following, rel=0.05)
+    assert following >= 2 * step
+    assert all(look > AHEAD / 0.01 or look < step for look in looks)  # until then there is no time left
+    assert not [s for s, _ in pauses if s > AHEAD / 0.01]
+    fixed = Pace(0.01, every=50, clock=lambda: now[0])
+    fixed.begin(0)
+    assert fixed.pause(40) is None
+
+
+def test_a_short_training_hears_once_how_it_gets_more_rows(tmp_path, caplog, monkeypatch):
+    model = Tiny()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=tmp_path / "run", share=1e-4, trackers=())
+    with caplog.at_level(logging.INFO, "unstuck"):
+        for _ in range(60):
+            tokens = torch.randint(20, (2, 17))
+            model(tokens[:, :-1], tokens[:, 1:])[1].backward()
+            optimizer.step()
+    assert len([record for record in caplog.records if names(record.getMessage(), "every=")]) == 1
+    watch.close()
+
+
 # -- what it says
 
 
@@ -299,6 +381,55 @@ def test_the_line_gives_step_plateau_exit_interval_head_and_clock():
     before = Line.of(earlier, Forecaster().predict(earlier))
     assert before.forecast.step < 0.8 * said.step
     assert line.is_news_after(before)
+
+
+def leaving(fell=36):
+    """A loss that leaves its level, and attention that has risen before; the two rules of exits differ by some rows."""
+    steps = np.arange(0, 600, 10.0)
+    losses = np.where(steps < 10 * fell, 1.0, np.maximum(0.15, 1.0 - 0.06 * (steps / 10 - fell)))
+    noise = 0.004 * (-1.0) ** np.arange(len(steps))
+    rows = [
+        {"step": s, "train_loss": x, "attn_0_0": a}
+        for s, x, a in zip(steps, losses + noise, np.minimum(0.02 + 0.9 * (steps / 590) ** 3, 1), strict=True)
+    ]
+    return Curve.from_rows(rows)
+
+
+def test_one_exit_has_one_date():
+    curve = leaving()
+    said = Forecaster().predict(curve)
+    line = Line.of(curve, said)
+    assert (said.outcome, line.loss.outcome) == (Outcome.EMERGED, Outcome.LEFT)
+    assert line.loss.step != said.step
+    assert str(line).count(" at ") == 1
+    assert names(str(line), f"{said.step:,.0f}")
+    assert not names(str(line), f"{line.loss.step:,.0f}")
+    earlier = curve.truncate(400)  # the loss has begun to fall
+    line = Line.of(earlier, Forecaster().predict(earlier))
+    assert (line.forecast.outcome, line.loss.outcome) == (Outcome.EMERGES, Outcome.LEFT)
+    assert str(line).count("exit") == 1
+    assert "left" not in str(line)
+
+
+def test_a_model_with_normalisation_gets_no_high_grade():
+    """Most models that the forecasts were fitted on have none."""
+    curve = Curve.from_rows({"step": s, "train_loss": 1.0, "attn_0_0": 0.02} for s in range(0, 100, 10))
+    said = Forecaster().predict(curve)
+    near = replace(said, outcome=Outcome.EMERGES, step=150.0, probability=0.95, notes=Notes())
+    assert Line.of(curve, near).grade == "high"
+    assert Line.of(curve, near, normalised=True).grade == "medium"
+    assert Line.of(curve, replace(near, notes=Notes(unlike=True))).grade == "low"
+    assert Line.of(curve, replace(near, probability=0.2), normalised=True).grade == "low"
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_normalisation_of_the_model_reaches_the_line(tmp_path, normalised):
+    model = Tiny()
+    if normalised:
+        model.norm = nn.RMSNorm(16)
+    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "run", trackers=())
+    assert watch._reports.normalised is normalised
+    watch.close()
 
 
 def trained(steps, out, fails_at=None):
@@ -328,7 +459,7 @@ def test_rows_since_the_last_report_are_saved_when_a_training_function_returns(t
 
     trained(13, tmp_path / "a")
     gc.collect()
-    _close_freed()  # as the next watch does, or the end of the process
+    close_freed()  # as the next watch does, or the end of the process
     assert RunDirectory(tmp_path / "a").curve().steps[-1] == 12
 
 

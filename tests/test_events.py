@@ -161,3 +161,14 @@ def test_induction_heads_form_at_the_first_of_two_measurements():
     assert CircuitRule().formed(scores) == 50
     assert CircuitRule(score=0.8).formed(scores) is None
     assert CircuitRule().formed(curve_of(np.ones(8))) is None
+
+
+def test_a_gain_without_a_head_that_attends_is_no_induction():
+    advantage = np.full(8, 3.0)
+    assert CircuitRule().formed(curve_of(np.ones(8), copy_advantage=advantage)) == 0
+    chance = curve_of(np.ones(8), copy_advantage=advantage, induction_0_0=np.full(8, 0.03))
+    assert CircuitRule().formed(chance) is None
+    later = np.where(np.arange(8) < 5, 0.03, 0.4)
+    assert CircuitRule().formed(curve_of(np.ones(8), copy_advantage=advantage, induction_0_0=later)) == 50
+    now_and_then = np.where(np.arange(8) % 2, 0.4, math.nan)  # a row without scores shows nothing against heads
+    assert CircuitRule().formed(curve_of(np.ones(8), copy_advantage=advantage, induction_0_0=now_and_then)) == 0

@@ -11,6 +11,7 @@ from scipy.special import erfinv
 
 from refusals import names, refused, refused_command, warned
 from unstuck import Forecaster
+from unstuck.attach.line import Line
 from unstuck.cli import main
 from unstuck.config import load_spec
 from unstuck.curve import Curve
@@ -50,6 +51,21 @@ def test_a_loss_that_is_no_longer_written_has_not_diverged_where_another_is():
     assert diverged(Curve.of(far), "loss")
     ended = pd.DataFrame({"step": [1.0, 1.0, 5.0], "loss": [1.0, 1.0, math.nan]})
     assert diverged(Curve.of(ended), "loss") is None
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_a_fall_is_said_where_noise_hides_the_present_slope(noise):
+    """As a lookup is learnt: from 2.05 to 0.035, with noise in proportion to the loss."""
+    steps = np.arange(5, 301, 5)
+    clean = 2.05 / (1 + np.exp((steps - 100) / 12)) + 0.035
+    losses = clean * np.exp(noise * np.random.default_rng(0).standard_normal(len(steps)))
+    said = from_loss(Curve.of(pd.DataFrame({"step": steps, "loss": losses})))
+    assert said.outcome is Outcome.UNCLEAR
+    assert said.notes.loss.fell == (np.median(losses[:3]), np.median(losses[-3:]))
+    assert names(str(said), f"{np.median(losses[:3]):.4g}", f"{np.median(losses[-3:]):.4g}")
+    assert names(str(Line.of(Curve.of(pd.DataFrame({"step": steps, "loss": losses})), said)), "unclear")
+    plateau = np.where(steps < 50, 2.0, 1.0) * losses / clean
+    assert from_loss(Curve.of(pd.DataFrame({"step": steps, "loss": plateau}))).notes.loss.fell is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Attention of every kind of kernel, against a computation without one."""
 
+import logging
 import math
 
 import pytest
@@ -66,18 +67,37 @@ def test_flex_attention(compiled):
     assert torch.allclose(found @ v[:, :1], model(TOKENS), atol=1e-5)
 
 
+@pytest.mark.parametrize("kernel", ["softmax", "sdpa"])
 @pytest.mark.parametrize("order", ["sequences first", "heads first"])
-def test_sequences_and_heads_on_one_axis(order):
+def test_sequences_and_heads_on_one_axis(order, kernel):
     def merged(x):
         return (x if order == "sequences first" else x.transpose(0, 1)).flatten(0, 1)
 
     def attend(q, k, v):
+        if kernel == "sdpa":
+            return F.scaled_dot_product_attention(merged(q), merged(k), merged(v), is_causal=True)
         scores = torch.bmm(merged(q), merged(k).mT) / math.sqrt(8)
         return torch.bmm(F.dropout(scores.masked_fill(places(q.shape[2]) < 0, -1e9).softmax(-1), 0.1), merged(v))
 
     model = Layer(attend)
     (found,) = attention_maps(model, TOKENS)
     assert torch.allclose(found, causal(scores_of(model, TOKENS)), atol=1e-5)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_heads_that_the_sequences_do_not_show(known, caplog):
+    """The model works on two thirds of the sequences at a time, so that their number is no part of the axis."""
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(*(x[:2].flatten(0, 1) for x in (q, k, v)), is_causal=True)
+
+    model = Layer(attend)
+    model.config = {"num_heads": 2} if known else {}
+    (found,) = attention_maps(model, TOKENS[:3])
+    expected = causal(scores_of(model, TOKENS[:2]))
+    assert torch.allclose(found, expected if known else expected.flatten(0, 1)[:, None], atol=1e-5)
+    attention_maps(model, TOKENS[:3])
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == (0 if known else 1)
 
 
 def rotated(x):

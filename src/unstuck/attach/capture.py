@@ -11,17 +11,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unstuck.attach.configuration import configured
+from unstuck.attach.messages import log
 from unstuck.attach.recorder import Recorder, Take
 from unstuck.attach.weights import Blocks
 
 #: Beginnings of the names of Hugging Face's kernels that call no function of PyTorch which could be seen.
 UNSEEN_KERNELS = ("flash", "flex", "paged", "sage", "kernels-")
+HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "nhead")  # names in configurations
+_SAID_ONE_HEAD: "WeakSet[nn.Module]" = WeakSet()
 _HEADS_FIRST: "WeakKeyDictionary[nn.Module, frozenset[int]]" = WeakKeyDictionary()
 
 
@@ -57,6 +61,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def can_run(model: nn.Module) -> bool:
+    """Has a model its parameters? Those of lazy layers are made at the first run, which must be one of the training."""
+    return not any(p.device.type == "meta" or isinstance(p, nn.UninitializedParameter) for p in model.parameters())
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
@@ -118,9 +127,17 @@ def each_layer(model: nn.Module, inputs: Any, take: Take) -> Any:
 
 
 def _run(model: nn.Module, inputs: Any, take: Take, heads_first: frozenset[int]) -> tuple[Any, set[int]]:
-    recorder = Recorder(take, _sequences(inputs), heads_first)
+    recorder = Recorder(take, _sequences(inputs), heads_first, next(configured(model, HEADS), None))
     with undisturbed(model), seen_kernels(model), recorder:
         output = called(model, inputs)
+    if recorder.unsplit and model not in _SAID_ONE_HEAD:
+        _SAID_ONE_HEAD.add(model)
+        log.warning(
+            "attention over a first axis of %s, for %s sequences, is read as one head: the number of heads is not "
+            "known, and `config.num_heads` of the model would give it",
+            " or ".join(map(str, sorted(recorder.unsplit))),
+            recorder.sequences,
+        )
     return output, recorder.merged
 
 
@@ -150,8 +167,7 @@ def _heads_first(model: nn.Module, inputs: Any, merged: set[int]) -> frozenset[i
     found: set[int] = set()
 
     def compare(layer: int, blocks: Blocks) -> None:
-        (block,) = blocks
-        if layer in merged:
+        for block in blocks if layer in merged else ():
             first, second = block.weights  # (heads, rows, columns) each, if sequences are first
             found.update(() if torch.equal(first, second) else (layer,))
 

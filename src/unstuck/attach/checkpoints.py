@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from unstuck.attach.auto import language_watch
+from unstuck.attach.choice import language_watch
 from unstuck.columns import STEP, TRAIN_LOSS, Row
 from unstuck.curve import Curve
 from unstuck.errors import BadInput, InvalidCombination
@@ -58,7 +58,7 @@ class Series:
 
 
 def step_of(name: str) -> int | None:
-    """The step that a name tells: after `step`, `checkpoint` and the like, or its last number.
+    """The step in a name: after `step`, `checkpoint` and the like, or its last number.
 
     Examples:
         >>> [step_of(name) for name in ("checkpoint-500", "step3000", "stage1-step42-tokens8B", "epoch_7", "main")]
@@ -159,7 +159,7 @@ def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None
     series, kept = Series(), []
     for checkpoint in _distinct(find_checkpoints(Path(directory)), series):
         if checkpoint.step is None:
-            series.skipped[checkpoint.name] = "its name tells no step"
+            series.skipped[checkpoint.name] = "its name has no step"
         else:
             kept.append(checkpoint)
     losses = _losses(kept)
@@ -179,29 +179,42 @@ def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None
 
 def _distinct(found: list[Checkpoint], series: Series) -> list[Checkpoint]:
     """The checkpoints with weights of their own; the others are named."""
+    groups = _by_weights(found, series)
+    last = max((c.step for group in groups for c in group if c.step is not None), default=None)
+    kept = [_kept(group, last, series) for group in groups]
+    return [c for c in found if c in kept]
+
+
+def _by_weights(found: list[Checkpoint], series: Series) -> list[list[Checkpoint]]:
+    """Groups of checkpoints with the same weights; those without readable weights are named as skipped."""
     by_digest: dict[str, list[Checkpoint]] = {}
     for checkpoint in found:
         if not checkpoint.weights:
-            pickled = any(checkpoint.path.glob("*.bin")) or any(checkpoint.path.glob("*.pt"))
-            why = "it has only pickled weights, which could run code" if pickled else "it has no weights"
-            series.skipped[checkpoint.name] = f"{why}: safetensors are read alone"
+            series.skipped[checkpoint.name] = _why_no_weights(checkpoint)
             continue
         try:
             by_digest.setdefault(digest(checkpoint), []).append(checkpoint)
         except Exception as e:  # a damaged file
             series.skipped[checkpoint.name] = f"its weights cannot be read ({type(e).__name__})"
-    steps = [c.step for group in by_digest.values() for c in group if c.step is not None]
-    last = max(steps, default=None)
-    kept = []
-    for group in by_digest.values():
-        final = next((c for c in group if c.step == last), None)
-        if final is None and any(c.step is None for c in group):
-            final = next(c for c in group if c.step is None)
-        first = final or group[0]
-        kept.append(first)
-        named = series.final if final is not None else series.duplicates
-        named.update({c.name: first.name for c in group if c is not first})
-    return [c for c in found if c in kept]
+    return list(by_digest.values())
+
+
+def _why_no_weights(checkpoint: Checkpoint) -> str:
+    pickled = any(checkpoint.path.glob("*.bin")) or any(checkpoint.path.glob("*.pt"))
+    why = "it has only pickled weights, which could run code" if pickled else "it has no weights"
+    return f"{why}: safetensors are read alone"
+
+
+def _kept(group: list[Checkpoint], last: int | None, series: Series) -> Checkpoint:
+    """The one that is measured of those with the same weights; the others are named. The weights are final ones if the
+    group has the last step, or a checkpoint of an unknown step."""
+    of_last = [c for c in group if c.step == last]
+    of_no_step = [c for c in group if c.step is None]
+    final = (of_last or of_no_step)[:1]
+    kept = (final or group)[0]
+    named = series.final if final else series.duplicates
+    named.update({c.name: kept.name for c in group if c is not kept})
+    return kept
 
 
 def _measured(checkpoint: Checkpoint, series: Series) -> Row:

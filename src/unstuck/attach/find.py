@@ -1,36 +1,16 @@
-"""What a model tells of itself: its vocabulary, its context, how it is called, its loss, how it is distributed."""
+"""What a model shows of itself: how it is called, its loss, how it is distributed."""
 
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from unstuck.attach.capture import unwrapped
-from unstuck.scalars import is_whole
 
-#: Under these names configurations and models keep the length of the longest sequence.
-CONTEXTS = (
-    "block_size",
-    "n_positions",
-    "max_position_embeddings",
-    "n_ctx",
-    "context_length",
-    "context_len",
-    "max_seq_len",
-    "max_seq_length",
-    "seq_len",
-    "seq_length",
-    "sequence_length",
-    "max_len",
-    "context",
-)
-VOCABULARIES = ("vocab_size", "n_vocab", "vocabulary", "vocabulary_size", "num_tokens", "n_tokens")
-POSITIONS = ("pos", "wpe", "place")  # parts of the names of embeddings of positions
-OTHER_EMBEDDINGS = (*POSITIONS, "segment", "token_type", "type_emb")
 TARGETS = ("targets", "target", "labels", "y")  # names of an argument that makes a model compute all logits
 
 
@@ -65,53 +45,9 @@ def runnable(model: nn.Module) -> nn.Module:
     return model
 
 
-def _configurations(model: nn.Module) -> Iterator[Any]:
-    """The model's configuration, that of its text part, and the model itself."""
-    config = getattr(model, "config", getattr(model, "cfg", None))
-    if config is not None:
-        yield config
-        if (text := getattr(config, "text_config", None)) is not None:
-            yield text
-    yield model
-
-
-def _value(config: Any, name: str) -> int | None:
-    found: Any = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
-    return int(found) if is_whole(found) and found > 0 else None
-
-
-def _named(model: nn.Module, names: tuple[str, ...]) -> int | None:
-    known = (_value(config, name) for config in _configurations(model) for name in names)
-    return next((value for value in known if value is not None), None)
-
-
-def vocabulary(model: nn.Module) -> int | None:
-    """How many tokens a language model knows: from its configuration, or the largest of its embeddings that is not one
-    of positions; None where there is none."""
-    tables = [(name.lower(), m) for name, m in model.named_modules() if isinstance(m, nn.Embedding)]
-    sizes = [m.num_embeddings for name, m in tables if not any(part in name for part in OTHER_EMBEDDINGS)]
-    known = _named(model, VOCABULARIES)
-    if known is None:
-        return max(sizes, default=None)
-    fits = [size for size in sizes if size >= known]
-    return known if fits or not sizes else max(sizes)  # beyond an embedding there is no token
-
-
-def context(model: nn.Module) -> int | None:
-    """The longest sequence that a model takes: the least of what its configuration says and of its tables of positions;
-    None where it says nothing."""
-    known = [_value(config, name) for config in _configurations(model) for name in CONTEXTS]
-    tables = [
-        m.num_embeddings
-        for name, m in model.named_modules()
-        if isinstance(m, nn.Embedding) and any(part in name.lower() for part in POSITIONS)
-    ]
-    learnt = [
-        p.shape[-2]
-        for name, p in model.named_parameters()
-        if p.dim() >= 2 and any(part in name.lower().rpartition(".")[2] for part in POSITIONS)
-    ]
-    return min([value for value in (*known, *tables, *learnt) if value is not None], default=None)
+def is_normalised(model: nn.Module) -> bool:
+    """Has the model normalisation layers, PyTorch's or its own?"""
+    return any("norm" in type(module).__name__.lower() for module in model.modules())
 
 
 def forms(model: nn.Module) -> list[Any]:

@@ -28,13 +28,16 @@ class Line:
     forecast: Forecast
     loss: Forecast | None  # what the loss alone shows
     seconds_per_step: float | None = None
+    normalised: bool = False  # the model has normalisation layers, which most models of the fit lack
 
     @classmethod
-    def of(cls, curve: Curve, forecast: Forecast, seconds_per_step: float | None = None) -> "Line":
+    def of(
+        cls, curve: Curve, forecast: Forecast, seconds_per_step: float | None = None, *, normalised: bool = False
+    ) -> "Line":
         of_loss = forecast if forecast.notes.loss is not None else None
         if of_loss is None and curve.loss_name is not None:
             of_loss = from_loss(curve)
-        return cls(forecast, of_loss, seconds_per_step)
+        return cls(forecast, of_loss, seconds_per_step, normalised)
 
     def is_news_after(self, other: "Line | None") -> bool:
         """Has something changed: the outcome, the state of the loss, or the predicted step by a tenth?"""
@@ -50,23 +53,31 @@ class Line:
     @property
     def _state(self) -> tuple[object, ...]:
         said = self.forecast
-        return said.outcome, said.event, said.step is None, self.grade, self.loss and self.loss.outcome
+        of_loss = self.loss and (self.loss.outcome, self.loss.outcome is Outcome.UNCLEAR and self._has_fallen)
+        return said.outcome, said.event, said.step is None, self.grade, of_loss
 
     @property
     def _knows_nothing(self) -> bool:
         loss = None if self.loss is None else self.loss.outcome
         unknown = (Outcome.TOO_EARLY, Outcome.NO_SIGN, Outcome.UNCLEAR)
-        return loss in (None, Outcome.UNCLEAR) and self.forecast.outcome in unknown
+        return not self._has_fallen and loss in (None, Outcome.UNCLEAR) and self.forecast.outcome in unknown
+
+    @property
+    def _has_fallen(self) -> bool:
+        return self.loss is not None and self.loss.notes.loss is not None and self.loss.notes.loss.fell is not None
 
     @property
     def grade(self) -> str:
-        """How far the forecast can be trusted: high, medium or low; empty where none is made."""
+        """How far the forecast can be trusted: high, medium or low; empty where none is made. It is low where the curve
+        is unlike those of the fit, and at most medium where the model is unlike most of theirs."""
         said = self.forecast
         if said.outcome is not Outcome.EMERGES:
             return ""
         if said.notes.unlike or said.probability is None:
             return "low"
-        return "high" if said.probability >= HIGH else "medium" if said.probability >= MEDIUM else "low"
+        if said.probability >= HIGH and not self.normalised:
+            return "high"
+        return "medium" if said.probability >= MEDIUM else "low"
 
     def __str__(self) -> str:
         parts = [
@@ -85,10 +96,26 @@ class Line:
         if self.loss.outcome is Outcome.PLATEAU and seen is not None and seen.plateau_since is not None:
             return f"plateau since {seen.plateau_since:,.0f}"
         names = {Outcome.FALLING: "loss falling", Outcome.RISING: "loss rising", Outcome.DIVERGED: "loss diverged"}
-        names |= {Outcome.LEFT: f"left a plateau at {self.loss.step or 0:,.0f}", Outcome.UNCLEAR: "loss unclear yet"}
+        names |= {Outcome.LEFT: self._left_part(self.loss), Outcome.UNCLEAR: _unclear_part(self.loss)}
         return names.get(self.loss.outcome, self.loss.outcome.value)
 
+    def _left_part(self, loss: Forecast) -> str:
+        """The exit by the forecast's own rule, which asks for a fall by a fifth; until then the loss falls from it."""
+        said, step = self.forecast, loss.step or 0.0
+        if said.event is Event.EXIT and said.outcome in (Outcome.EMERGES, Outcome.NOT_SOON):
+            return f"loss falling since {step:,.0f}"
+        return f"left a plateau at {said.step if self._is_one_exit else step:,.0f}"
+
+    @property
+    def _is_one_exit(self) -> bool:
+        """Do the forecast and the loss alone speak of one exit that has come?"""
+        said = self.forecast
+        left = self.loss is not None and self.loss.outcome is Outcome.LEFT
+        return left and said.outcome is Outcome.EMERGED and said.event is Event.EXIT and said.step is not None
+
     def _event_part(self) -> str:
+        if self._is_one_exit:
+            return ""
         said, event = self.forecast, _EVENTS[self.forecast.event]
         band = said.interval()
         if said.outcome is Outcome.EMERGES and band is not None:
@@ -116,3 +143,8 @@ class Line:
             return ""
         then = datetime.now() + timedelta(seconds=seconds)
         return f"about {then:%H:%M}" if seconds < 12 * 3600 else f"about {then:%d %b %H:%M}"
+
+
+def _unclear_part(loss: Forecast) -> str:
+    fell = None if loss.notes.loss is None else loss.notes.loss.fell
+    return "loss unclear yet" if fell is None else "loss fell from {:.3g} to {:.3g}, unclear now".format(*fell)

@@ -1,4 +1,4 @@
-"""The loss of a training, without waiting for the device: found in the model's output, or told."""
+"""The loss of a training, without waiting for the device: found in the model's output, or given by the user."""
 
 from typing import Any
 
@@ -11,32 +11,33 @@ from unstuck.scalars import number
 
 class Losses:
     """The mean loss over the steps since it was last taken. A step may have several batches; their losses count alike,
-    unless they are shares of a common sum. What is told counts more than what is found."""
+    unless they are shares of a common sum. A loss that is given counts more than
+    one that is found."""
 
     def __init__(self) -> None:
         self.seen = False
-        self._told: list[Any] = []
+        self._given: list[Any] = []
         self._found: list[Tensor] = []
         self._shares = False
         self._sum: Any = None
         self._steps = 0
 
-    def told(self, loss: Any) -> None:
-        self._told.append(loss.detach() if isinstance(loss, Tensor) else loss)
+    def add_given(self, loss: Any) -> None:
+        self._given.append(loss.detach() if isinstance(loss, Tensor) else loss)
         self.seen = True
 
-    def found(self, loss: Tensor, *, share: bool = False) -> None:
+    def add_found(self, loss: Tensor, *, share: bool = False) -> None:
         self._found.append(loss)
         self._shares, self.seen = share, True
 
     def step(self) -> None:
         """A step ends: its batches become one number, which stays on its device."""
-        batches = self._told or self._found
+        batches = self._given or self._found
         if batches:
-            whole = sum(batches) / (1 if self._shares and not self._told else len(batches))
+            whole = sum(batches) / (1 if self._shares and not self._given else len(batches))
             self._sum = whole if self._sum is None else self._sum + whole
             self._steps += 1
-        self._told, self._found = [], []
+        self._given, self._found = [], []
 
     def take(self) -> float | None:
         """The mean loss, read from the device; None where there is none."""
@@ -59,7 +60,7 @@ class ModelHook:
             return
         loss = find.loss_in(output)
         if loss is not None:
-            self.losses.found(loss, share=kwargs.get("num_items_in_batch") is not None)
+            self.losses.add_found(loss, share=kwargs.get("num_items_in_batch") is not None)
         if self.sequences is not None:
             self.batch, self.sequences = find.sequences(args, kwargs, self.sequences), None
 

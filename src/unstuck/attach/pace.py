@@ -7,6 +7,7 @@ of `AHEAD` seconds or more never spends more than `share`. Reports (a forecast, 
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from unstuck.errors import BadInput
 from unstuck.scalars import is_whole, real
@@ -15,6 +16,13 @@ AHEAD = 15.0  # seconds; at twice the value there are more early rows, and short
 SHORTEST_GAP = 10  # steps between two measurements: neighbouring steps differ by little
 DENSITY = 100  # rows while the steps grow by e, enough to test for a plateau; at twice that, files are twice as large
 EARLY_DENSITY = 10  # the same while time is spent in advance, so that it lasts
+
+
+class Pause(NamedTuple):
+    """When the next measurement can be made."""
+
+    seconds: float  # of training
+    step: float  # about
 
 
 class Pace:
@@ -54,6 +62,17 @@ class Pace:
         if gap < max(SHORTEST_GAP, step // DENSITY) or not self.allows("look"):
             return False
         return self.has_earned("look") or gap >= step // EARLY_DENSITY
+
+    def pause(self, step: int) -> Pause | None:
+        """When the next measurement can be made, if the time in advance is spent and the training has to go on for
+        longer than it did so far."""
+        trained = self.trained
+        if self.every is not None or not 0 < trained < AHEAD or step - self.last < SHORTEST_GAP or self.allows("look"):
+            return None
+        seconds = (self.spent + self._cost.get("look", 0.0)) / self.share
+        if seconds < 2 * trained:
+            return None
+        return Pause(seconds, self._first + (step - self._first) * seconds / trained)
 
     def allows(self, kind: str) -> bool:
         """Is there time for it, by what it took the last time?"""

@@ -7,6 +7,8 @@ matrix, by values that differ between sequences: the softmax of a gate is not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,13 +44,22 @@ Take = Callable[[int, Blocks], None]  # gets the number of a layer and its weigh
 class Recorder(TorchFunctionMode):
     """Passes the weights of every attention call to `take` and keeps none: those of a large model need much memory.
 
-    `sequences` is the number of sequences, which tells the heads of (n * heads, rows, columns). Layers in `heads_first`
-    have (heads * n, rows, columns) instead; `merged` collects the layers that have either.
+    `sequences` is the number of sequences, which shows the heads of (n * heads, rows, columns); where that is no
+    multiple of it, `heads` does, their number by the model's configuration. Layers in `heads_first` have (heads * n,
+    rows, columns) instead; `merged` collects the layers that have either, and `unsplit` the lengths of the first axis
+    of which neither number is a part, so that a layer is read as one head.
     """
 
-    def __init__(self, take: Take, sequences: int | None = None, heads_first: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        take: Take,
+        sequences: int | None = None,
+        heads_first: frozenset[int] = frozenset(),
+        heads: int | None = None,
+    ) -> None:
         super().__init__()
-        self.take, self.sequences, self.heads_first = take, sequences, heads_first
+        self.take, self.sequences, self.heads_first, self.heads = take, sequences, heads_first, heads
+        self.unsplit: set[int] = set()
         self.layer = 0
         self.merged: set[int] = set()
         self._pending: list[_Softmax] = []
@@ -58,7 +69,9 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            self._pass(of_scaled_dot_product(*args, **kwargs))
+            blocks = of_scaled_dot_product(*args, **kwargs)
+            query = args[0] if args else kwargs["query"]
+            self._pass(map(partial(_with_heads, self._split(len(query))), blocks) if query.dim() == 3 else blocks)
         elif func is F.multi_head_attention_forward:
             self._pass(of_multihead_attention(func, args, kwargs))
         elif getattr(func, "_name", None) == "flex_attention":
@@ -91,16 +104,30 @@ class Recorder(TorchFunctionMode):
 
     def _blocks(self, softmax: "_Softmax") -> list[Block]:
         weights, scores = softmax.weights, softmax.scores
+        if weights.dim() == 3:
+            split = self._split(len(weights))
+            weights, scores = split(weights), split(scores)
+        return whole(weights, *not_tokens_of(weights, scores))
+
+    def _split(self, length: int) -> Callable[[Tensor], Tensor]:
+        """How the first axis of (n * heads, rows, columns), of this length, becomes two."""
         n = self.sequences
-        if weights.dim() == 3 and n and len(weights) > n and len(weights) % n == 0:
+        if n and length > n and length % n == 0:
             self.merged.add(self.layer)
             if self.layer in self.heads_first:
-                weights, scores = (x.unflatten(0, (-1, n)).transpose(0, 1) for x in (weights, scores))
-            else:
-                weights, scores = (x.unflatten(0, (n, -1)) for x in (weights, scores))
-        elif weights.dim() == 3:
-            weights, scores = weights[:, None], scores[:, None]
-        return whole(weights, *not_tokens_of(weights, scores))
+                return lambda x: x.unflatten(0, (-1, n)).transpose(0, 1)
+            return lambda x: x.unflatten(0, (n, -1))
+        if n != length and self.heads and length % self.heads == 0:
+            heads = self.heads
+            return lambda x: x.unflatten(0, (-1, heads))
+        if n != length:
+            self.unsplit.add(length)
+        return lambda x: x[:, None]
+
+
+def _with_heads(split: Callable[[Tensor], Tensor], block: Block) -> Block:
+    """A block of one head, whose first axis is that of sequences and heads, with an axis for each."""
+    return replace(block, weights=split(block.weights[:, 0]))
 
 
 class _Softmax:

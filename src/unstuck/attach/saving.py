@@ -22,7 +22,7 @@ def save_rows(
     alone: bool = False,
 ) -> Path:
     """Write rows. Those that an earlier watch wrote there stay, up to the first step of these, so that a resumed
-    training continues its curve; unless these are `alone`. `mark` tells the probe, since rows of another one cannot be
+    training continues its curve; unless these are `alone`. `mark` names the probe, since rows of another one cannot be
     compared."""
     run = written_by_a_watch(directory, mark)
     run.path.mkdir(parents=True, exist_ok=True)

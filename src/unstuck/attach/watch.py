@@ -10,11 +10,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from unstuck.attach.capture import beside, each_layer, undisturbed, unwrapped
+from unstuck.attach.capture import beside, can_run, each_layer, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
 from unstuck.attach.language import repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
 from unstuck.attach.saving import load_rows, save_rows
+from unstuck.attach.state import State, state_of
 from unstuck.attach.weights import Blocks, not_tokens_of, whole
 from unstuck.columns import STEP, Row, place
 from unstuck.curve import Curve
@@ -51,11 +52,12 @@ class Watch:
     function of model and inputs that gives the weights of each layer, (n, heads, rows, columns), in a list or as an
     iterator. It is called without dropout or gradients.
 
-    It measures once when it is made, so that what cannot be measured is refused before training. If a measurement fails
-    later, a warning says so, and training goes on.
+    It measures once when it is made, so that what cannot be measured is refused before training; if the model has not
+    changed until the first step that is measured, this is its row. If a measurement fails later, a warning says so, and
+    training goes on.
 
     With `vocabulary`, the random sequences give each head's scores `induction`, `duplicate_token` and
-    `previous_token`, and `copy_advantage`: the loss of the first half minus that of the second, in nats a token. With
+    `previous_token`, and `copy_advantage`: the loss of the first half, log V at most, minus that of the second. With
     a probe of token indices (a tensor (n, T) of whole numbers, or a mapping with `input_ids`), `previous_token` is
     measured on the probe instead, and the probe gives `in_context_score`: by how many nats a token is easier to predict
     late in its sequence than early, if it has at least 9 tokens. The two losses need logits of the next token at every
@@ -101,7 +103,8 @@ class Watch:
         self.rows: list[Row] = []
         self.warned = self.failed = False
         self.thread = threading.get_ident()
-        self.tried = self.measure() if _can_run(model) else {}  # what cannot be measured is said before training begins
+        self.tried = self.measure() if can_run(model) else {}  # what cannot be measured is said before training begins
+        self._tried_at = self._state() if self.tried else None
 
     def __call__(self, step: int | None = None, /, **measures: Any) -> dict[str, float] | None:
         """Measure, if a measurement is due. `measures` (`loss`, `test_loss`, `accuracy` ...) go into the row. The step
@@ -135,9 +138,19 @@ class Watch:
         self._check_thread()
         if behind := self._behind(step):
             raise InvalidCombination(behind)
-        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step)), **self.measure()}
+        row = {**{k: measure(k, v) for k, v in measures.items()}, STEP: float(_whole_step(step)), **self._measured()}
         self.rows.append(row)
         return row
+
+    def _measured(self) -> Row:
+        """What is measured now, or, at the first step, what was when the watch was made, if the model is the same."""
+        then, self._tried_at = self._tried_at, None
+        return self.tried if then is not None and then == self._state() else self.measure()
+
+    def _state(self) -> tuple[str, State] | None:
+        """Equal at two moments only if a measurement shows the same; None where that is not known."""
+        found = None if self.attention is not None else state_of(self.model)
+        return None if found is None else (mark(self.probe, self.targets, self.repeated), found)
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self.thread:
@@ -277,11 +290,6 @@ def _whole_step(step: Any) -> int:
     if isinstance(step, str) or (whole := measure("step", step)) % 1:
         raise BadInput("step", step, "a whole number")
     return int(whole)
-
-
-def _can_run(model: nn.Module) -> bool:
-    """Has a model its parameters? Those of lazy layers are made at the first run, which must be one of the training."""
-    return not any(p.device.type == "meta" or isinstance(p, nn.UninitializedParameter) for p in model.parameters())
 
 
 def _has(row: Row, measure: str) -> bool:

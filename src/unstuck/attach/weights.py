@@ -158,7 +158,7 @@ def _mask(mask: Tensor, query: Tensor, rows: int, columns: int) -> Tensor:
 
 def _not_tokens(key: Tensor, rows: int) -> tuple[int, int]:
     """How many keys before and behind those of the tokens are none of theirs, such as memory keys: they are the same in
-    all sequences. (0, 0) where that cannot be told."""
+    all sequences. (0, 0) where that is not known."""
     extra = key.shape[-2] - rows
     if 0 < extra < rows and len(key) > 1:
         same = (key == key[:1]).all(-1).all(0).all(0).tolist()  # (columns,)

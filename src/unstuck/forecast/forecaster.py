@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REFUTED = 0.99  # probability given to what has not happened, from which on a law is left out
-LIKELY = 0.95  # that a run of which a law speaks emerges, unless it is given with the law
+LIKELY = 0.95  # that a run emerges for which a law predicts a step, unless it is given with the law
 UNLIKELY = 0.1  # probability of the event before twice the present step, up to which the outcome is NOT_SOON
 STALE = 0.2  # attention counts as no longer measured after this fraction of the steps
 ROUNDING = 0.01  # by which a fraction may leave [0, 1]

@@ -36,7 +36,7 @@ def from_loss(curve: Curve, test: PlateauTest = PlateauTest()) -> Forecast:
     steps, losses = (values.tolist() for values in finite_loss(curve))
     trend = test.trend(steps, losses)
     left = _left(test, steps, losses, trend)
-    seen = LossNotes(len(losses), losses[-1] if losses else None)
+    seen = LossNotes(len(losses), losses[-1] if losses else None, fell=_fell(losses))
     if math.isfinite(trend.low):
         seen = replace(seen, slope=(trend.slope, trend.low, trend.high), bound=test.bound)
     if trend.is_flat and left is None:
@@ -54,6 +54,15 @@ def _direction(trend: Trend) -> Outcome:
     if trend.is_flat:
         return Outcome.PLATEAU
     return Outcome.FALLING if trend.falls else Outcome.RISING if trend.rises else Outcome.UNCLEAR
+
+
+def _fell(losses: list[float]) -> tuple[float, float] | None:
+    """The medians of the first and of the last rows, if the loss fell to a level at which nothing is left to
+    learn."""
+    if len(losses) < 2 * RECENT_ROWS:
+        return None
+    first, last = median(losses[:RECENT_ROWS]), median(losses[-RECENT_ROWS:])
+    return (first, last) if 0 <= last <= ExitRule.done * first else None
 
 
 def _left(test: PlateauTest, steps: list[float], losses: list[float], trend: Trend) -> tuple[int, int] | None:

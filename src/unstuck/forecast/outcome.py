@@ -50,6 +50,7 @@ class LossNotes:
     plateau_level: float | None = None  # median loss
     slope: tuple[float, float, float] | None = None  # fraction of the loss a doubling of steps, and its interval
     bound: float | None = None  # within which that is flat
+    fell: tuple[float, float] | None = None  # from its first rows to its last, if nearly to zero
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,10 @@ def _unclear(f: Forecast) -> str:
     loss = _loss(f)
     if loss.rows < MIN_ROWS:
         return f"too few rows to tell: {f.signal} has {loss.rows}, a plateau needs {MIN_ROWS}"
-    return f"too noisy to tell at step {f.now:,.0f}: {f.signal} changes by {_slope(loss)}"
+    now = f"at step {f.now:,.0f}: {f.signal} changes by {_slope(loss)}"
+    if loss.fell is not None:
+        return "fell from {:.4g} to {:.4g}; too noisy to tell whether it still does ".format(*loss.fell) + now
+    return f"too noisy to tell {now}"
 
 
 def _slope(loss: LossNotes) -> str:

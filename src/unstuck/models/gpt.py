@@ -32,7 +32,7 @@ class GPT:
     mlp: bool = True  # a perceptron after each attention
     mlp_factor: Annotated[int, Field(ge=1, le=1024)] = 4  # its width over the model's
     layer_norm: bool = True  # before attention and perceptron, and before the read-out
-    positions: Literal["learned", "rotary", "none"] = "learned"  # how a token's place is told
+    positions: Literal["learned", "rotary", "none"] = "learned"  # how a token's place is known
     tied: bool = True  # the read-out is the embedding's transpose
 
     @model_validator(mode="after")

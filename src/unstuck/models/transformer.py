@@ -40,7 +40,7 @@ class Transformer:
     init: Literal["default", "xavier"] = "default"  # of every linear map; default: PyTorch's
     embedding: Literal["linear", "normal"] = "linear"  # initial token vectors: as a linear map, or N(0, 1)
     read: Literal["last", "mean"] = "last"  # where the output is read
-    positions: Literal["sinusoidal", "none"] = "sinusoidal"  # how a token's place is told
+    positions: Literal["sinusoidal", "none"] = "sinusoidal"  # how a token's place is known
 
     def build(self, task: Task, rng: torch.Generator) -> "TransformerModule":
         """The module for a task, with initial weights drawn from `rng`."""

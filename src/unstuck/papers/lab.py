@@ -126,7 +126,7 @@ def plan(figure: Any, profile: Profile) -> list[Job]:
 
 
 def settings_of(runs: Sequence[TieredRun]) -> dict[str, Any]:
-    """What runs were told, by the keys of the command: a value, or the list of those that differ between runs."""
+    """What runs were given, by the keys of the command: a value, or the list of those that differ between runs."""
     found: dict[str, list[Any]] = {}
     for run in runs:
         for section, values in run.spec.as_dict().items():

@@ -6,6 +6,8 @@ the one to predict (Olsson et al. 2022). Copying lowers the loss of the second p
 that were seen, whatever their order; a second pass in reverse shows how much.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -40,6 +42,9 @@ def copy_advantage(logits: Tensor, tokens: Tensor, period: int) -> Tensor:
     """The loss of the first pass minus that of the second, in nats a token, for each of n sequences of two passes of
     random tokens. The first token of each pass does not count: nothing before it tells that a pass begins.
 
+    The loss of the first pass counts as log V at most, for V tokens in the vocabulary. A guess has this loss; a higher
+    one, as of a model that was not trained on first halves, is an error of the model and no gain by copying.
+
     Examples:
         >>> tokens = torch.tensor([[2, 0, 1, 2, 0, 1]])
         >>> knows = torch.zeros(1, 6, 3)
@@ -50,7 +55,7 @@ def copy_advantage(logits: Tensor, tokens: Tensor, period: int) -> Tensor:
     losses = token_losses(logits[:, :-1], tokens[:, 1:])  # of all tokens but the first
     end = losses.shape[1]
     first, second = losses[:, end - 2 * period + 1 : end - period], losses[:, end - period + 1 :]
-    return first.mean(1) - second.mean(1)
+    return first.mean(1).clamp(max=math.log(logits.shape[-1])) - second.mean(1)
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:

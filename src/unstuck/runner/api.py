@@ -33,7 +33,7 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
 ) -> RunResult:
-    """Train `model` (the paper's Transformer unless told) on `task` until it emerges; with `out`, in that run
+    """Train `model` (by default the paper's Transformer) on `task` until it emerges; with `out`, in that run
     store.
 
     `model` is a class with `build(task, rng)`, or simply a `torch.nn.Module`, of which a copy is trained. `optim` is a

@@ -7,7 +7,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library to keep what is freed, for a process whose work is one run; True where it could be told.
+    """Tell the C library to keep what is freed, for a process whose work is one run; True where it can be set.
 
     A step makes the same large arrays again and again. By default each one of more than 32 MB is fetched from the
     system and given back, and touching fresh pages takes longer than the arithmetic: a step of the minimal model at the

@@ -228,9 +228,9 @@ class DiversitySchedule:
             self._begin_comparing()
             return
         noise = _noise([clean for _, clean in self.measurements])
-        enough = math.ceil((self._chance(noise, 1) / (self.fall * self.last_clean)) ** 2) if self.last_clean else 0
+        needed = math.ceil((self._chance(noise, 1) / (self.fall * self.last_clean)) ** 2) if self.last_clean else 0
         # A deep fall shows in a few noisy values; one of just `fall` needs more of them.
-        if any(self._transition(many, noise) for many in sorted({MIN_MEASUREMENTS, max(MIN_MEASUREMENTS, enough)})):
+        if any(self._transition(many, noise) for many in sorted({MIN_MEASUREMENTS, max(MIN_MEASUREMENTS, needed)})):
             self._change(0.0, "released")
 
     def _begin_comparing(self) -> None:

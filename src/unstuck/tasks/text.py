@@ -41,11 +41,11 @@ class Text(Task):
     model of k-grams: each token follows the k - 1 before it as it does somewhere in the text. To a model that knows
     the k-grams an induction head then adds nothing, but with k = 3 a head that attends to the previous token does.
 
-    A run emerges when its copying advantage reaches a threshold: the loss on the first minus that on the second pass
-    over a sequence of random tokens, in nats. The sequences have the same length for every context.
+    A run emerges when its copying advantage reaches a threshold: the loss on the first pass, log V at most, minus that
+    on the second pass over a sequence of random tokens, in nats. The sequences have the same length for every context.
     """
 
-    version: ClassVar[int] = 1  # raised when what is drawn changes
+    version: ClassVar[int] = 2  # raised when what is drawn or measured changes
     discrete: ClassVar[bool] = True
     everywhere: ClassVar[bool] = True
     evaluation: ClassVar[int] = 256

@@ -42,8 +42,8 @@ class Evaluator:
     """Measures a model in training on fixed sequences, without changing it.
 
     Sets of sequences by name: `primary` decides when a run has emerged, `clean` has no repetition, `like` is as the
-    training data are; equal tasks share one. `advice` is for a schedule of repetition: what it is told is not what it
-    is judged by.
+    training data are; equal tasks share one. `advice` is for a schedule of repetition: it does not see what it is
+    judged by.
     """
 
     def __init__(

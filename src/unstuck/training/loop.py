@@ -59,7 +59,7 @@ class Checkpoint:
     compare: list[str] | None = None  # the runs whose predictions are compared with, in this order
     pending_measure: float = 0.0  # sum of the deciding measure since the last row, where that is not the loss
     diversity: dict[str, Any] = field(default_factory=dict)  # of the schedule of repetition
-    unread: list[tuple[float, float]] = field(default_factory=list)  # losses and measures that nothing was told yet
+    unread: list[tuple[float, float]] = field(default_factory=list)  # losses and measures that nothing has used yet
 
 
 @dataclass
@@ -92,7 +92,7 @@ def check_device(spec: RunSpec) -> str:
 
 
 class Run:
-    """A run under way: `advance` it to its end, or until told to stop; `checkpoint` at any step."""
+    """A run under way: `advance` it to its end, or until a stop is asked for; `checkpoint` at any step."""
 
     def __init__(
         self,

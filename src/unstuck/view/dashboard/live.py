@@ -43,8 +43,8 @@ class Cards:
             settings = {name: value for name in names if (value := plain(row[name])) is not None}
             most = plain(row.get("train.max_steps", row.get("max_steps")))
             step = int(plain(float(row["steps"])) or 0)
-            told = self._told(run_id, known[run_id][1], step)
-            cards.append({"run_id": run_id, "settings": settings, "step": step, "of": most} | told)
+            card = self._card(run_id, known[run_id][1], step)
+            cards.append({"run_id": run_id, "settings": settings, "step": step, "of": most} | card)
         return cards
 
     def _is_fresh(self, run_id: str) -> bool:
@@ -53,7 +53,7 @@ class Cards:
         except OSError:
             return False
 
-    def _told(self, run_id: str, found: Forecast | None, step: int) -> dict[str, Any]:
+    def _card(self, run_id: str, found: Forecast | None, step: int) -> dict[str, Any]:
         """A forecast as plain values; the time by the clock counts from the run's present step."""
         if found is None:
             return dict.fromkeys(("forecast", "outcome", "elapsed", "exit", "signal", "measure", "head", "measured"))

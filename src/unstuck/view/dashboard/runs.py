@@ -40,7 +40,7 @@ REST, LONGEST_REST = 10, 5.0  # so many times as long, and at most so many secon
 
 @dataclass(frozen=True)
 class View:
-    """The runs at one time: what the page is told of all of them."""
+    """The runs at one time: what the page is given of all of them."""
 
     runs: RunTable
     version: str
@@ -92,18 +92,18 @@ class Reader:
     def table(self, since: str = "", after: str = "") -> dict[str, Any]:
         """The first rows and all that belongs to them; after a run the next ones; since a version only rows that have
         changed, and the names of runs that are gone. Each answer names the columns: if they are others than before,
-        rows that have been told before are worth nothing."""
+        rows that were sent before are worth nothing."""
         view = self._look()
-        told: dict[str, Any] = {"version": view.version, "columns": view.columns, "total": len(view.runs.names)}
+        answer: dict[str, Any] = {"version": view.version, "columns": view.columns, "total": len(view.runs.names)}
         if after:
             start = bisect_right(view.runs.names, after)
-            return told | {"rows": view.rows(slice(start, start + PAGE))}
+            return answer | {"rows": view.rows(slice(start, start + PAGE))}
         known = re.fullmatch(rf"{self._name}\.([0-9]{{1,15}})", since)
         changes = None if known is None else view.runs.changes(int(known[1]))
         if changes is not None and len(changes[0]) <= PAGE:
-            return told | {"rows": view.rows(changes[0]), "removed": changes[1]}
+            return answer | {"rows": view.rows(changes[0]), "removed": changes[1]}
         first = {"first": True, "measures": MEASURES, "settings": settings_of(view.columns), "law": view.law}
-        return told | first | {"rows": view.rows(slice(PAGE))}
+        return answer | first | {"rows": view.rows(slice(PAGE))}
 
     def live(self) -> dict[str, Any]:
         """What the first page shows: the store, a card for each run in training, and the run that was last written."""
@@ -152,8 +152,8 @@ class Reader:
             return {"run_id": run_id, "curve": {}, "loss": None, "expected": None, "left": None, "marks": []}
         result = directory.result()
         left = None if result is None else plain(result.plateau_steps)
-        told = {"run_id": run_id, "curve": curve_of(curve, POINTS), "loss": curve.loss_name, "left": left}
-        return told | {"expected": zone_of(directory), "marks": marks_of(directory.row() or {}, curve)}
+        answer = {"run_id": run_id, "curve": curve_of(curve, POINTS), "loss": curve.loss_name, "left": left}
+        return answer | {"expected": zone_of(directory), "marks": marks_of(directory.row() or {}, curve)}
 
     def heads(self, run_id: str, measure: str) -> dict[str, Any]:
         """A measure of every head of a run over training."""

@@ -5,7 +5,7 @@ import { drawLoss } from "./loss.js";
 import { ask, busy } from "./server.js";
 import { get, put } from "./state.js";
 
-let told = null; // the last answer
+let answer = null; // the last one
 let seen = ""; // what is drawn: the run, its last measured step, the measure of its heads
 
 const whole = (x) => Math.round(x).toLocaleString("en-US");
@@ -53,18 +53,18 @@ function card(run, shownRun) {
 }
 
 function describe(run) {
-  const running = told.running.find((r) => r.run_id === run);
+  const running = answer.running.find((r) => r.run_id === run);
   if (running) return `Run ${run}: ${naming(running.settings)}`;
-  return told.running.length || get("live") ? `Run ${run}` : `No run is in training. The last one: ${run}`;
+  return answer.running.length || get("live") ? `Run ${run}` : `No run is in training. The last one: ${run}`;
 }
 
 // The run to show: the one in the address, else the first in training, else the last one.
-const shownRun = () => get("live") || (told.running[0] || {}).run_id || told.latest;
+const shownRun = () => get("live") || (answer.running[0] || {}).run_id || answer.latest;
 
 async function show(anew) {
-  const run = shownRun(), running = told.running.find((r) => r.run_id === run);
-  by("cards").replaceChildren(...told.running.map((r) => card(r, run)));
-  by("none").hidden = told.total > 0;
+  const run = shownRun(), running = answer.running.find((r) => r.run_id === run);
+  by("cards").replaceChildren(...answer.running.map((r) => card(r, run)));
+  by("none").hidden = answer.total > 0;
   by("liverun").hidden = !run;
   if (!run) return;
   by("livetitle").textContent = describe(run);
@@ -92,11 +92,11 @@ async function show(anew) {
 
 // The store's name and how many runs it has, on every tab.
 export async function header() {
-  const first = told === null;
-  told = await (first ? busy(() => ask("/api/live")) : ask("/api/live"));
-  by("store").textContent = told.name;
-  document.title = `${told.name} · unstuck`;
-  by("counts").textContent = Object.entries(told.counts).map(([status, n]) => `${n.toLocaleString("en-US")} ${status}`).join(", ") || "no runs";
+  const first = answer === null;
+  answer = await (first ? busy(() => ask("/api/live")) : ask("/api/live"));
+  by("store").textContent = answer.name;
+  document.title = `${answer.name} · unstuck`;
+  by("counts").textContent = Object.entries(answer.counts).map(([status, n]) => `${n.toLocaleString("en-US")} ${status}`).join(", ") || "no runs";
 }
 
 export async function live(opened) {

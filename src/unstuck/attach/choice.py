@@ -1,0 +1,83 @@
+"""What `unstuck.watch` measures of a model: attention to the user's targets, induction, or entropies on a batch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from unstuck.attach import find
+from unstuck.attach.sizes import sizes_of
+from unstuck.attach.watch import SHORTEST, Watch
+from unstuck.columns import COPY_ADVANTAGE
+from unstuck.errors import BadInput
+
+LENGTH = 48  # tokens of a random sequence that tests for induction, if the context allows it
+SHORTER = (24, 12, SHORTEST)  # lengths that are tried where the context is not known
+
+
+def chosen_watch(model: nn.Module, options: Mapping[str, Any]) -> Watch:
+    """A watch with what the user names; a language model is tested for induction besides."""
+    options = dict(options)
+    if options["vocabulary"] is not None and options["length"] is None:
+        options["length"] = min(LENGTH, sizes_of(model).context or LENGTH)
+    if options["vocabulary"] is not None and options["tokens"] is None:
+        options["tokens"] = find.forms(model)[0]
+    return Watch(model, **{name: value for name, value in options.items() if value is not None})
+
+
+def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:
+    """A watch that tests a language model for induction, or None, and why there is none. `seen` is the length of a
+    batch that the model has taken, for a model that does not state its context: on a GPU a position beyond it would end
+    the process."""
+    sizes = sizes_of(model)
+    if sizes.vocabulary is None or sizes.vocabulary < 2:
+        return None, "the model has no embedding of tokens"
+    longest = sizes.context or seen
+    on_cpu = all(p.device.type == "cpu" for p in model.parameters())
+    if longest is None and not on_cpu:
+        return None, "the model does not state the length of its context"
+    if longest is not None and longest < SHORTEST:
+        return None, f"its context is {longest}, and the test needs {SHORTEST}"
+    most = min(LENGTH, longest or LENGTH)
+    why = ""
+    for length in (most, *(length for length in SHORTER if on_cpu and length < most)):
+        found, why = _with_logits(_watches(model, sizes.vocabulary, length))
+        if found is not None:
+            return found, ""
+    return None, why
+
+
+def _watches(model: nn.Module, vocabulary: int, length: int) -> Iterator[Watch | str]:
+    """For each way in which the model may take tokens: a watch, or why there is none."""
+    for form in find.forms(model):
+        try:
+            yield Watch(model, vocabulary=vocabulary, length=length, tokens=form)
+        except (BadInput, RuntimeError) as e:
+            yield str(e)
+
+
+def _with_logits(tried: Iterator[Watch | str]) -> tuple[Watch | None, str]:
+    """The first watch that sees logits at every position, else the first one; or the last reason why there is none."""
+    found, why = None, ""
+    for one in tried:
+        if isinstance(one, str):
+            why = one
+        elif COPY_ADVANTAGE in one.tried:
+            return one, ""
+        else:
+            found = found or one
+    return found, why
+
+
+def batch_watch(model: nn.Module, batch: Any) -> tuple[Watch | None, str]:
+    """A watch from the first sequences of a batch: one that tests a language model for induction; else one that
+    measures entropies on the batch, and why it does not test for induction; else None, and why there is none."""
+    found, why = None, "the model takes no tokens"
+    if (tokens := find.token_length(batch)) is not None:
+        found, why = language_watch(model, tokens)
+    if found is not None:
+        return found, ""
+    try:
+        return Watch(model, batch), why
+    except (BadInput, RuntimeError) as e:
+        return None, str(e)

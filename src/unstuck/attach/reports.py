@@ -1,0 +1,57 @@
+"""The reports of a watch: the saved curve, the metrics for trackers, and a line when something has changed."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from unstuck.attach.line import Line
+from unstuck.attach.live import Trackers
+from unstuck.attach.messages import log
+from unstuck.attach.pace import Pace
+from unstuck.attach.run_files import RunFiles
+from unstuck.columns import Row
+from unstuck.curve import Curve
+from unstuck.errors import BadInput
+from unstuck.forecast import Forecaster
+
+GROWTH, SECONDS = 1.1, 60.0  # growth of the steps, or seconds, after which the curve is saved again
+EARLY_GROWTH, EARLY_STEPS = 2.0, 50  # the same growth, and steps, while time is spent in advance
+
+
+class Reports:
+    """Makes the reports of one training. `normalised`: the model has normalisation layers."""
+
+    def __init__(
+        self, files: RunFiles, pace: Pace, forecaster: Forecaster, trackers: Sequence[Any] | None, normalised: bool
+    ) -> None:
+        self.files, self.pace, self.forecaster, self.normalised = files, pace, forecaster, normalised
+        self.trackers = Trackers(trackers)
+        self.last = 0  # step of the last report
+        self._then = time.monotonic()
+        self._line: Line | None = None
+
+    def begin(self, step: int) -> None:
+        self.last, self._then = step, time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Have the steps grown enough, or has enough time passed, and is there time for it?"""
+        early = self.pace.every is None and not self.pace.has_earned("report")
+        next_step = max(EARLY_GROWTH * self.last, self.last + EARLY_STEPS) if early else GROWTH * self.last + 1
+        grown = step >= next_step or time.monotonic() - self._then >= SECONDS
+        return grown and self.pace.allows("report")
+
+    def make(self, rows: Sequence[Row], step: int) -> None:
+        """Save the curve, write to trackers, and print a line if something has changed."""
+        self.begin(step)
+        if rows:
+            self.files.save(rows, self.pace.seconds_per_step(step))
+        curve = Curve.from_rows(rows)
+        try:
+            said = self.forecaster.predict(curve)
+        except BadInput:  # neither a loss nor a measure of heads yet
+            return
+        line = Line.of(curve, said, self.pace.seconds_per_step(step), normalised=self.normalised)
+        if line.is_news_after(self._line):
+            log.info("%s", line)
+            self._line = line
+        self.trackers.write(curve, line, self.files.path)

@@ -1,0 +1,47 @@
+"""The run directory of a watch: which one it is, and the rows in it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from unstuck.attach.messages import log
+from unstuck.attach.saving import load_rows, save_rows
+from unstuck.columns import Row
+from unstuck.errors import BadInput
+
+MOST_DIRECTORIES = 1000  # of one name, with a number behind it
+
+
+class RunFiles:
+    """A directory for the rows of one training. `path` is None until it is chosen, unless the user names it."""
+
+    def __init__(self, path: Path | None, model: str) -> None:
+        self.path, self.model = path, model
+        self.mark = ""  # of what is measured
+        self.is_chosen = False
+
+    def choose(self, before: int) -> list[Row]:
+        """A directory of its own: new, or that of the training that is resumed, whose rows before a step are returned.
+        Before step 0 there are none: such a training is new."""
+        self.is_chosen = True
+        stem = self.path or Path("runs") / f"{self.model}-{datetime.now():%Y%m%d-%H%M%S}"
+        self.path = stem
+        for again in range(2, MOST_DIRECTORIES):
+            if not self.path.exists():
+                return []
+            if before:
+                try:
+                    return load_rows(self.path, self.mark, before)
+                except BadInput as e:
+                    log.warning("the earlier rows are not continued: %s", e)
+            self.path = stem.with_name(f"{stem.name}-{again}")
+        return []
+
+    def save(self, rows: Sequence[Row], seconds_per_step: float | None) -> Path | None:
+        """Write the rows; None if they cannot be written."""
+        assert self.path is not None
+        try:
+            return save_rows(self.path, rows, self.model, self.mark, seconds_per_step=seconds_per_step, alone=True)
+        except OSError as e:
+            log.warning("the curve is not saved: %s", e)
+            return None

@@ -12,7 +12,9 @@ from markdown.extensions.toc import slugify
 
 from unstuck.cli import main
 from unstuck.papers.catalogue import available, entries
-from unstuck.papers.figure import is_trained, load
+from unstuck.papers.figure import in_one_go, is_trained, load, title
+from unstuck.papers.lab import settings_of
+from unstuck.papers.reproduce import settings_of_figure
 from unstuck.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
@@ -45,6 +47,35 @@ def test_committed_claims_follow_from_committed_tables(name):
             assert claim.ours == stored["ours"]
     assert result["provenance"]["commit"]
     assert "local changes" not in result["provenance"]["commit"]
+
+
+@pytest.mark.parametrize("name", WITH_RESULTS)
+def test_committed_titles_and_settings_are_those_of_the_code(name):
+    """Of a figure of trained runs the settings are those of its runs, which may be older than a setting."""
+    result, figure = json.loads((ROOT / "results" / f"{name}.json").read_text()), load(name)
+    assert result["title"] == title(figure)
+    if is_trained(figure):
+        assert set(result["spec"]) <= set(settings_of(figure.runs(result["profile"])))
+    elif in_one_go(figure):
+        assert set(result["spec"]) <= set(settings_of_figure(figure))
+    else:
+        assert set(result["spec"]) == set(settings_of_figure(figure))
+
+
+@pytest.mark.parametrize("name", WITH_RESULTS)
+def test_what_differs_says_why_or_what_would_decide(name):
+    claims = json.loads((ROOT / "results" / f"{name}.json").read_text())["claims"]
+    assert [claim["quantity"] for claim in claims if claim["verdict"] == "differs" and not claim["note"]] == []
+
+
+def test_every_figure_that_differs_has_a_row_in_what_differs():
+    """Of those with the papers' numbers; and a row has a figure that differs."""
+    page = (ROOT / "docs" / "figures.md").read_text()
+    section = page.partition("## What differs")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w, -]+) \|", section, re.MULTILINE)[1:]
+    named = {name for row in rows for name in row.split(", ")}
+    on_text = {entry.name for entry in entries().values() if entry.on_text}
+    assert named == {name for name in set(WITH_RESULTS) - on_text if generate_docs.stored_verdicts(name)["differs"]}
 
 
 def test_laws_of_others_on_text_are_counted_apart_from_the_papers_numbers(tmp_path, monkeypatch):

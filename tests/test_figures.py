@@ -1,6 +1,7 @@
 """The figures: what they claim on the stated grids, what they write, and that pictures follow from tables alone."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -148,6 +149,20 @@ def test_a_dry_run_prices_every_available_figure_and_runs_none(profile, tmp_path
     assert {job["figure"] for job in plan["jobs"]} == set(available())
     assert plan["hours"] > 0
     assert not out.exists()
+
+
+def test_a_dry_run_says_its_profile_and_how_many_runs_are_stored(tmp_path, capsys):
+    many = len(load("fig12").runs("cpu"))
+    for out, stored in ((STORE.parent, many), (tmp_path / "none", 0)):
+        words = ["reproduce", "fig12", "--profile", "cpu", "--dry-run", "--out", str(out)]
+        assert main([*words, "--json"]) == 0
+        (job,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert (job["stored"], job["count"]) == (stored, many)
+        assert main(words) == 0
+        said = capsys.readouterr().out
+        assert {"cpu", str(stored), str(many)} <= set(re.findall(r"\w+", said))
+    assert main(["reproduce", "fig1c", "--dry-run", "--json", "--out", str(tmp_path / "none")]) == 0
+    assert {job["stored"] for job in json.loads(capsys.readouterr().out)["jobs"]} == {None}
 
 
 def test_every_figure_file_is_found_and_has_a_title():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,20 @@ import pytest
 from unstuck.papers.catalogue import entries
 from unstuck.papers.figure import load
 from unstuck.papers.incremental import _published, fig4, fig5, fig10, figB
-from unstuck.papers.incremental._judge import at, curve_claims, falls_to, judging, within
+from unstuck.papers.incremental._judge import (
+    WITHIN_RANGE,
+    at,
+    crosses,
+    curve_claims,
+    falls_to,
+    judged,
+    judged_together,
+    judging,
+    within,
+)
 from unstuck.papers.incremental._published import FIG1, MORE_SEEDS, Published, updates
 from unstuck.papers.incremental._runs import main_runs
-from unstuck.papers.incremental.figures import FIGURES
+from unstuck.papers.incremental.figures import FIGURES, CurveFigure
 
 STEPS = np.unique(np.concatenate([np.arange(0, 1200, 5.0), [updates(s) for s in FIG1.kl]]))
 TRUTHS = ["kl_1", "kl_2", "kl_3"]
@@ -62,6 +73,27 @@ def test_two_seeds_widen_the_margin_by_their_range():
     assert not within([1.3], 1.0)
     assert within([1.3, 1.9], 1.0 + 0.1)
     assert not within([1.3, 1.35], 1.0)
+
+
+def test_an_agreement_by_the_range_of_the_seeds_says_so():
+    """Seeds at 0.21 and 0.35 beside 0.21: their mean is off by more than 0.05, and their range is wider."""
+    wide = judged("loss", [0.35, 0.21], 0.21, MORE_SEEDS)
+    assert (wide.verdict, wide.note) == ("agrees", WITHIN_RANGE)
+    assert judged("loss", [0.22, 0.21], 0.21, MORE_SEEDS).note == ""
+    both = judged_together("KL", np.array([[1.0, 0.35], [1.0, 0.21]]), (1.0, 0.21), MORE_SEEDS)
+    assert (both.verdict, both.note) == ("agrees", WITHIN_RANGE)
+    off = judged_together("KL", np.array([[1.0, 0.35], [1.0, 0.35]]), (1.0, 0.21), MORE_SEEDS)
+    assert (off.verdict, off.note) == ("differs", MORE_SEEDS)
+
+
+def test_a_stage_without_a_published_kl_is_where_the_next_predictor_comes_nearer():
+    """KL to the first and second truth cross at step 301, which is published step 300, and nothing is judged."""
+    table = run().assign(kl_1=np.exp((STEPS - 301) / 100), kl_2=1.0)
+    assert crosses(table, "kl_1", "kl_2") == pytest.approx(301, abs=1)
+    early = dataclasses.replace(FIG1, stages=(130,), kl={s: v for s, v in FIG1.kl.items() if s >= 400})
+    claim = said(table, published=early)["end of stage 1"]
+    assert (claim.verdict, claim.ours) == ("beside", "300")
+    assert math.isnan(crosses(table, "kl_2", "kl_1"))
 
 
 def test_other_teachers_stand_beside_and_never_judge():
@@ -192,10 +224,11 @@ def test_figure_5_beside_its_published_values():
     assert len(claims) == 4 + 3 + 3 + 1
 
 
-def test_figure_b_finds_each_groups_own_head():
+def made_figure_b(factor=1.0, teacher="published"):
+    """A run whose heads own groups 2, 3 and 1 with the published attention and alignment, times `factor`."""
     columns = {
-        "run_id": "a",
-        "teacher": "published",
+        "run_id": teacher,
+        "teacher": teacher,
         "m": 1.7,
         "d": 50,
         "step": np.arange(0, 1960, 10.0),
@@ -205,13 +238,60 @@ def test_figure_b_finds_each_groups_own_head():
     owners = [2, 0, 1]  # of groups 1, 2, 3
     for g, owner in enumerate(owners):
         for h in range(3):
-            mine = h == owner
-            table[f"readout_group{g + 1}_0_{h}"] = _published.FIGB_MASS[g] if mine else 0.05
-            table[f"align_{h}_{g + 1}"] = (_published.FIGB_ALIGNMENT[g] if mine else -300) / (1.7 ** (2 * (2 - g)) * 50)
-    claims = {c.quantity: c for c in figB.compare(table)}
+            mine, size = h == owner, 1.7 ** (2 * (2 - g)) * 50
+            table[f"readout_group{g + 1}_0_{h}"] = factor * _published.FIGB_MASS[g] if mine else 0.05
+            table[f"align_{h}_{g + 1}"] = (factor * _published.FIGB_ALIGNMENT[g] if mine else -300) / size
+    return table
+
+
+def test_figure_b_finds_each_groups_own_head():
+    claims = {c.quantity: c for c in figB.compare(made_figure_b())}
     ours = [c for name, c in claims.items() if "strongest group first" in name]
     assert [c.verdict for c in ours] == ["agrees", "agrees"]
     assert ours[1].ours == ours[1].paper
+
+
+def test_figure_b_shows_other_teachers_and_does_not_judge_them():
+    alone = {c.quantity: c for c in figB.compare(made_figure_b())}
+    table = pd.concat([made_figure_b(), made_figure_b(0.5, teacher="random")], ignore_index=True)
+    both = {c.quantity: c for c in figB.compare(table)}
+    assert alone.items() <= both.items()
+    beside = {name: c for name, c in both.items() if name not in alone}
+    assert {c.agrees for c in beside.values()} == {None}
+    alignment = next(c for name, c in beside.items() if name.startswith("<V, A_k>"))
+    assert [float(x) for x in alignment.ours.split("/")] == [x / 2 for x in _published.FIGB_ALIGNMENT]
+    faint = [line for ax in figB.draw(table).axes for line in ax.lines if line.get_alpha() is not None]
+    assert len(faint) == 2 * 3  # in two panels, the own head of each group
+
+
+def heads_on(*pairs, step=1901, seed=0):
+    """Maps of heads that attend a pair of lags each, 0.3 a lag or as told."""
+    rows = []
+    for head, (lags, weight) in enumerate(pairs):
+        others = [lag for lag in range(1, 11) if lag not in lags]
+        for lag in (*lags, *others):
+            w = weight if lag in lags else (1 - 2 * weight) / len(others)
+            rows += [{"head": head, "row": row, "column": row + 1 - lag, "weight": w} for row in (10, 11)]
+    return pd.DataFrame(rows).assign(step=step, layer=0, teacher="published", seed=seed)
+
+
+def test_heads_are_compared_on_the_published_pairs_of_lags():
+    """In any order of the heads, to 0.05 a lag or 15%; two heads on one pair leave another without a head."""
+    published = list(_published.FIG17_LAGS.items())
+
+    def verdict(*tables):
+        return FIGURES["fig17"].compare(pd.concat(tables, ignore_index=True))[0].verdict
+
+    assert verdict(heads_on(*published[::-1])) == "agrees"
+    near = [(pair, weight - 0.04) for pair, weight in published]
+    assert verdict(heads_on(*near)) == "agrees"
+    far = [*published[:3], (published[3][0], 0.2)]
+    assert verdict(heads_on(*far)) == "differs"
+    assert verdict(heads_on(*far), heads_on(*published, seed=1)) == "agrees"  # 0.2 and 0.3: their range is 0.1
+    twice = [published[1], *published[1:]]
+    assert verdict(heads_on(*twice)) == "differs"
+    quick = FIGURES["fig17"].compare(heads_on(*far).assign(teacher="random"))
+    assert [c.verdict for c in quick] == ["new"]
 
 
 def test_figure_10_orders_patterns_by_their_own_loss():
@@ -231,3 +311,43 @@ def test_figure_10_orders_patterns_by_their_own_loss():
 
 def test_every_published_value_has_an_experiment_that_would_decide():
     assert all(len(f.published.decides) >= len(MORE_SEEDS) // 2 for f in FIGURES.values())
+
+
+def bad_curves():
+    """A run that comes near every predictor at once and far too soon."""
+    fall = 10 * 0.5 ** (STEPS / 20) + 1e-6
+    columns = dict.fromkeys((*TRUTHS, "context_2", "context_4", "test_loss", "excess_loss"), fall)
+    settings = {"run_id": "bad", "teacher": "published", "seed": 0, "step": STEPS, "specialisation": 0.0}
+    return pd.DataFrame(settings | columns)
+
+
+def bad_tables():
+    """A table for every figure of paper 2, with values that are far off."""
+    for name, figure in FIGURES.items():
+        if isinstance(figure, CurveFigure):
+            yield f"incremental-{name}", bad_curves()
+        else:
+            steps = [updates(s) for s in (*figure.published.specialisation, 1900)]
+            maps = [heads_on(*[((1, 2), 0.25)] * 4, step=step) for step in steps]
+            yield f"incremental-{name}", pd.concat(maps, ignore_index=True).assign(index_0=-1.0)
+    yield "incremental-fig4", made_figure_4(3.0)
+    sizes = [bad_curves().assign(sequences=size, run_id=str(size), context_6=0.0) for size in _published.FIG5_BEST]
+    yield "incremental-fig5", pd.concat(sizes)
+    yield "incremental-figB", made_figure_b(0.5)
+    results = Path(__file__).parents[1] / "results"
+    flow = pd.read_csv(results / "incremental-fig10.csv")
+    yield "incremental-fig10", flow.assign(loss_1=flow["loss_0"], stage_1=2 * flow["stage_1"])
+    regression = pd.read_csv(results / "incremental-regression.csv")
+    yield (
+        "incremental-regression",
+        regression.assign(loss=regression["loss"] * np.where(regression["kind"] == "flow", 1, 2)),
+    )
+
+
+def test_whatever_differs_in_a_figure_of_paper_2_says_what_would_decide():
+    seen = set()
+    for name, table in bad_tables():
+        bad = [c for c in load(name).compare(table) if c.agrees is False]
+        assert all(c.note for c in bad), (name, [c.quantity for c in bad if not c.note])
+        seen |= {name} if bad else set()
+    assert seen == {name for name in entries() if name.startswith("incremental-")}

@@ -1,6 +1,7 @@
 """The Markov chain of paper 2: its law by direct evaluation, its samples by frequency, its models by plain formulas."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -146,7 +147,7 @@ def test_the_published_teacher():
     assert torch.allclose(A[2], raw[0])  # the farthest group
     law = task.held_out(12_000, stream(3, "data"), task.world(stream(0, "world"))).extra[:, -1]
     entropy = -(law.exp() * law).sum(-1).mean().item()
-    assert entropy == pytest.approx(0.511, abs=0.003)  # 0.507 to 0.511, and a standard error of 0.0012
+    assert 0.507 <= entropy <= 0.511
 
 
 def test_frobenius_features_of_the_published_teacher_keep_their_norms():
@@ -471,12 +472,31 @@ def test_the_minimal_model_sees_its_context_and_no_more(kind):
     assert changed == [back < (kind.context or task.T) for back in range(task.T)]
 
 
+#: Figure 1 of paper 2, measured on the authors' plot: KL to the three truths after so many updates; and the ends of the
+#: two stages, with KL to the whole truth there, interpolated between its published values: 0.89 at step 200, 0.40 at
+#: 400, 0.35 at 500 and 0.16 at 700.
+FIGURE_1 = {201: (1.08, 0.86, 0.89), 401: (1.53, 0.37, 0.40), 501: (1.75, 0.32, 0.35), 1096: (2.78, 0.70, 0.09)}
+STAGE_ENDS = {330: 0.89 * (0.40 / 0.89) ** 0.65, 575: 0.35 * (0.16 / 0.35) ** 0.375}
+
+
 @pytest.mark.slow
 def test_figure_1_at_the_papers_size():
-    """The published teacher and start: KL to the three truths at two published steps, within 15% or 0.05 nats."""
-    words = ["task.teacher=published", "model.query=1e-9", "model.value=0", "train.max_steps=501"]
-    curve = Run(load_spec("markov-minimal", words)).advance().curve.to_frame().set_index("step")
-    for step, published in ((201, (1.08, 0.86, 0.89)), (401, (1.53, 0.37, 0.40)), (501, (1.75, 0.32, 0.35))):
-        ours = [np.interp(step, curve.index, curve[f"kl_{i}"]) for i in (1, 2, 3)]
-        for mine, theirs in zip(ours, published, strict=True):
-            assert mine == pytest.approx(theirs, rel=0.15, abs=0.05)
+    """Published teacher and start, mean of two training seeds: KL within 15% or 0.05 nats, stage ends within 20%."""
+    words = ["task.teacher=published", "model.query=1e-9", "model.value=0", "train.max_steps=1101"]
+    runs = [Run(load_spec("markov-minimal", [*words, f"seed={seed}"])).advance().curve.to_frame() for seed in (0, 1)]
+    is_figure_1(runs)
+
+
+def test_the_committed_table_of_figure_1_is_that_of_the_paper():
+    table = pd.read_csv(Path(__file__).parents[1] / "results" / "incremental-fig1.csv")
+    is_figure_1([run for _, run in table[table["teacher"] == "published"].groupby("seed")])
+
+
+def is_figure_1(runs):
+    for step, published in FIGURE_1.items():
+        for i, theirs in enumerate(published):
+            ours = np.mean([np.interp(step, run["step"], run[f"kl_{i + 1}"]) for run in runs])
+            assert ours == pytest.approx(theirs, rel=0.15, abs=0.05), (step, i)
+    for published, level in STAGE_ENDS.items():
+        ends = [np.interp(-level, -np.minimum.accumulate(run["kl_3"]), run["step"]) for run in runs]
+        assert np.mean(ends) == pytest.approx(published + 1, rel=0.2)

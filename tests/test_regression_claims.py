@@ -25,7 +25,7 @@ def plateaus(law, T=(16, 32, 64), d=(8, 16, 32), seeds=(0, 1), noise=0.0, **sett
 
 
 def verdict(table, d):
-    return law_claims(fit_or_none(table, "d + T"), {"d": d, "T": 0.8})[0].verdict
+    return law_claims(fit_or_none(table, "d + T"), {"d": d, "T": 0.8}, decides="larger sizes")[0].verdict
 
 
 def test_an_exponent_agrees_only_where_the_interval_could_tell():
@@ -38,11 +38,17 @@ def test_an_exponent_agrees_only_where_the_interval_could_tell():
     assert verdict(unsure, high + 1) == "differs"
 
 
-def repeated(gains):
+def test_a_law_that_differs_says_what_would_decide():
+    law = fit_or_none(plateaus(lambda T, d: d**1.3 * T**0.8, noise=0.03), "d + T")
+    found = law_claims(law, {"d": 1.7, "T": 0.8}, decides="larger sizes", r2=1.5)
+    assert {c.verdict: c.note for c in found if c.paper is not None} == {"differs": "larger sizes", "agrees": ""}
+
+
+def repeated(gains, seeds=3):
     """Plateaus for p = 0 and 0.2: with p shorter by a factor for each d."""
     rows = []
     for d, gain in gains.items():
-        for p, seed in itertools.product((0.0, 0.2), (0, 1)):
+        for p, seed in itertools.product((0.0, 0.2), range(seeds)):
             steps = 100 * d / (gain if p else 1)
             rows.append(
                 {"T": 64, "d": d, "p": p, "seed": seed, "lr": 3e-4, "status": "emerged", "plateau_steps": steps}
@@ -53,21 +59,33 @@ def repeated(gains):
 @pytest.mark.parametrize(
     ("gains", "said"),
     [
-        ({8: 1.1, 16: 1.3, 32: 1.6}, "agrees"),
-        ({8: 1.6, 16: 1.3, 32: 1.1}, "differs"),
-        ({8: 0.3, 16: 0.5, 32: 0.7}, "differs"),  # it grows, but repetition only hurts
+        ({8: 1.1, 32: 1.3, 128: 1.6}, "agrees"),
+        ({8: 1.6, 32: 1.3, 128: 1.1}, "differs"),
+        ({8: 0.3, 32: 0.5, 128: 0.7}, "differs"),  # it grows, but repetition only hurts
+        ({8: 1.6, 16: 1.3, 32: 1.1}, "beside"),  # sizes too small to tell
     ],
 )
 def test_repetition_helps_more_as_d_grows(gains, said):
-    assert fig3_right.compare(repeated(gains))[0].verdict == said
+    claim, *_ = fig3_right.compare(repeated(gains))
+    assert (claim.verdict, bool(claim.note)) == (said, said != "agrees")
+    assert fig3_right.compare(repeated(gains, seeds=2))[0].verdict == "beside"
+
+
+def test_the_gain_by_repetition_is_also_taken_within_a_seed():
+    """Seed 1 is slower by half in all its runs: no seed's gain is another, and plateaus differ by a factor of 1.5."""
+    table = repeated({8: 1.1, 16: 1.3})
+    table.loc[table["seed"] == 1, "plateau_steps"] *= 1.5
+    claims = {c.quantity: c.ours for c in fig3_right.compare(table)}
+    assert claims["best p over none, within each seed"] == "d = 8: 1.10/1.10/1.10, d = 16: 1.30/1.30/1.30"
+    assert claims["slowest over fastest seed, at the p where most"] == "d = 8: 1.50, d = 16: 1.50"
 
 
 def test_a_size_that_lost_a_seed_makes_no_gain():
-    table = repeated({8: 1.1, 16: 1.3, 32: 1.6})
-    lost = (table["d"] == 32) & (table["p"] > 0) & (table["seed"] == 1)
+    table = repeated({8: 1.1, 16: 1.3, 128: 1.6})
+    lost = (table["d"] == 128) & (table["p"] > 0) & (table["seed"] == 1)
     table.loc[lost, ["status", "plateau_steps"]] = ["censored", np.nan]
-    (claim,) = fig3_right.compare(table)
-    assert (claim.verdict, "32" in claim.ours) == ("beside", False)
+    claim, *_ = fig3_right.compare(table)
+    assert (claim.verdict, "128" in claim.ours) == ("beside", False)
 
 
 def rates(**steps):
@@ -114,12 +132,18 @@ def readings(**exponents):
 def test_the_reading_whose_exponent_is_nearest_is_named():
     claims = {c.quantity: c for c in load("fig13-width").compare(readings(own=0.16, wider=-0.2, shared=0.4))}
     assert claims["reading nearest to the paper's"].ours == OWN
-    assert claims["exponent of heads"].verdict == "agrees"
     claims = {c.quantity: c for c in load("fig13-width").compare(readings(own=0.5, wider=-0.2, shared=0.2))}
     assert claims["reading nearest to the paper's"].ours == SHARED
-    assert claims["exponent of heads"].verdict == "differs"
     alone = readings(own=0.15, wider=0, shared=0).query("reading == @OWN")
     assert "reading nearest to the paper's" not in {c.quantity for c in load("fig13-width").compare(alone)}
+
+
+def test_one_reading_of_figure_13_alone_can_agree_or_differ():
+    table = readings(own=0.5, wider=0.5, shared=0.5)
+    for name, reading in (("fig13", WIDER), ("fig13-split", SHARED), ("fig13-width", OWN)):
+        part = table if name == "fig13-width" else table[table["reading"] == reading]
+        found = {c.verdict for c in load(name).compare(part)}
+        assert found == ({"agrees", "differs", "new"} if name == "fig13" else {"beside", "new"})
 
 
 def test_large_sizes_have_a_law_of_their_own():

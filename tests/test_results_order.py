@@ -46,6 +46,16 @@ def test_what_is_named_comes_first_and_nothing_is_lost(figures, tmp_path):
     assert [set(ids(sweep)) for sweep in first] == [set(ids(sweep)) for sweep in (one, two, three)]
 
 
+def test_a_figure_is_trained_as_a_whole_in_the_order_of_its_tier(tmp_path):
+    """Short runs of the figure that stands first come before longer ones of the next."""
+    short, long = (grid("regression", 2, [0], task__T=T) for T in ([8, 16], [64, 32]))
+    (sweep,) = results.in_order({"first": short, "second": long}, Store(tmp_path))
+    assert [spec.task.T for (spec,) in sweep] == [16, 8, 64, 32]
+    trained = list(results.trained_figures())
+    assert trained[: len(results.FIRST_IN_TIER)] == list(results.FIRST_IN_TIER)
+    assert len(set(trained)) == len(trained)
+
+
 def test_a_run_that_races_brings_its_rivals(figures, tmp_path):
     rival = figures["raced"][1].spec
     late = results.in_order(figures, Store(tmp_path), [rival.run_id])[-1]

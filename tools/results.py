@@ -45,8 +45,18 @@ LONG_SECONDS = 1800  # what a run takes at least for its checkpoint to be kept
 LARGEST_KEPT = 5 * 2**20  # bytes of a run directory: git keeps every version of it
 
 
+#: The order within each tier: published grids that were never run, larger sizes, then tests of explanations and our own
+#: hypotheses. Figures that are not named come after these, as `unstuck figures` lists them.
+FIRST_IN_TIER = (
+    *("fig14", "fig15", "fig3-large", "recall-pairs", "fig5-cross-128", "recall-rule", "recall-embedding"),
+    *("incremental-fig2", "incremental-fig3", "incremental-fig3-right", "recall-joined", "no-residual"),
+    *("recall-repeated", "incremental-fig18", "incremental-fig19", "fig5-late", "fig11"),
+)
+
+
 def trained_figures() -> dict[str, list[TieredRun]]:
-    figures = {name: load(name) for name in available()}
+    names = [name for name in FIRST_IN_TIER if name in available()]
+    figures = {name: load(name) for name in dict.fromkeys([*names, *available()])}
     return {name: list(f.runs("cpu")) for name, f in figures.items() if is_trained(f)}  # type: ignore[attr-defined]
 
 
@@ -56,7 +66,8 @@ def left(runs: list[TieredRun], store: Store) -> list[list[RunSpec]]:
 
 
 def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[str] = ()) -> list[list[list[RunSpec]]]:
-    """What is left, tier by tier: the figures and runs named first, in their order, then the longest first.
+    """What is left, tier by tier: the figures and runs named first, in their order, then figure by figure, the longest
+    run of each first.
 
     A sweep a tier, since in one the same run asked for twice is done once, with the larger budget: a run of tier 2 that
     tier 3 wants four times as long would be that long at its place in tier 2.
@@ -66,7 +77,8 @@ def in_order(figures: dict[str, list[TieredRun]], store: Store, first: Sequence[
         wanted = {name: left([run for run in runs if run.tier == tier], store) for name, runs in figures.items()}
         every = list(chain(*wanted.values()))
         named = [unit for name in first for unit in wanted.get(name) or _with_run(name, every)]
-        sweeps.append(named + sorted(every, key=predicted_seconds, reverse=True))
+        longest_first = (sorted(units, key=predicted_seconds, reverse=True) for units in wanted.values())
+        sweeps.append(named + list(chain(*longest_first)))
     return sweeps
 
 
@@ -79,7 +91,8 @@ def write_todo(figures: dict[str, list[TieredRun]], store: Store) -> int:
     lines = [
         "# Runs still to do",
         "",
-        "`make runs` does tier after tier, longest runs first; `make results` collects them. Profile `cpu`.",
+        "`make runs` does tier after tier and figure after figure in this order, the longest runs of each first;",
+        "`make results` collects them. Profile `cpu`.",
         "A run that figures share is timed where it stands first, and again only for what a later one adds.",
         "",
     ]

@@ -11,7 +11,7 @@ from unstuck.errors import BadInput, InvalidCombination
 from unstuck.papers.catalogue import available, entries
 from unstuck.papers.cost_table import cost_of
 from unstuck.papers.figure import FigureModule, Profile, is_trained, load, overall
-from unstuck.papers.lab import plan
+from unstuck.papers.lab import plan, stored_runs
 from unstuck.papers.reproduce import reproduce as reproduce_one
 from unstuck.papers.reproduce import reproduce_all
 from unstuck.view.figures import estimate, explain_figures, explain_plan
@@ -51,7 +51,8 @@ def reproduce(
         typer.Option("--workers", parser=whole, metavar="INT", help="Processes for `all`; 0 means one for each core."),
     ] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would run and how long it takes, and stop.")
+        bool,
+        typer.Option("--dry-run", help="Print what would run, how long it takes and what --out has already, and stop."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before hours of computing.")] = False,
     as_json: Json = False,
@@ -75,7 +76,7 @@ def reproduce(
     many = processes(workers)
     found = _chosen(figure)
     if dry_run:
-        _print_plan({name: plan(module, chosen) for name, module in found.items()}, chosen, as_json)
+        _print_plan(found, chosen, out / "store", as_json)
         return
     _announce(figure, list(found), chosen, many, yes)
     _make_directory(out)
@@ -142,14 +143,17 @@ def _joined(figure: str, results: list[dict[str, Any]], profile: str, out: Path)
     }
 
 
-def _print_plan(plans: dict[str, Any], profile: str, as_json: bool) -> None:
-    rows = [
+def _print_plan(found: dict[str, FigureModule], profile: Profile, store: Path, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
         {"figure": name, "what": job.what, "count": job.count, "steps": job.steps, "hours": job.seconds / 3600}
-        for name, jobs in plans.items()
-        for job in jobs
+        for name, figure in found.items()
+        for job in plan(figure, profile)
     ]
+    for row in rows:
+        figure: Any = found[row["figure"]]
+        row["stored"] = stored_runs(figure.runs(profile), store) if is_trained(figure) else None
     total = sum(row["hours"] for row in rows)
     if as_json:
         print(json.dumps({"profile": profile, "jobs": rows, "hours": total}))
         return
-    explain_plan(rows, total)
+    explain_plan(rows, total, profile, store)

@@ -7,7 +7,12 @@ import typer
 from unstuck.config.load import shipped
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Such as task.T=32 seed=1.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Such as task.T=32 seed=1; `unstuck keys SPEC` lists all with their meaning.",
+        show_default=False,
+    ),
 ]
 
 

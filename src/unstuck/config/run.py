@@ -42,7 +42,7 @@ OptimizerName = Annotated[
 class OptimSpec:
     """The optimiser: the paper's Adam, AdamW, SGD with optional momentum, or a class of your own from a .py file."""
 
-    name: OptimizerName = "adam"  # of the optimiser
+    name: OptimizerName = "adam"  # which optimiser
     lr: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1e-4  # learning rate
     momentum: Fraction = 0.0  # SGD only
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # how strongly weights are drawn to 0
@@ -78,8 +78,9 @@ class TrainSpec:
     """How long and how carefully to train. Only `batch`, `threads`, `device` and `matmul` change the dynamics."""
 
     version: ClassVar[int] = 1  # of the training loop and its optimisers; raised when the numbers of a run change
-    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32  # fresh sequences a step
-    threads: Annotated[int, Field(ge=1, le=1024)] = 1  # 1 and 2 threads differ in the last bits
+    #: sequences a step: new ones, or where task.sequences fixes a training set, the next of it
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 32
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1  # that PyTorch computes with; 1 and 2 differ in the last bits
     device: Literal["cpu", "cuda", "auto"] = "cpu"  # auto: a GPU if there is one
     #: Precision of products of float32 matrices, as in torch.set_float32_matmul_precision; high allows TF32 on a GPU.
     matmul: Literal["highest", "high", "medium"] = "highest"
@@ -93,7 +94,8 @@ class TrainSpec:
     at_least: Steps = 0  # steps to do in any case, as far as max_steps allows
     #: Of text: go on until this measure has reached the thresholds too, or twice as long. It decides nothing.
     until: Literal["", "copy_advantage_in_text"] = ""
-    maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()  # steps at which to keep a sequence's attention
+    #: steps at which to keep attention maps: of one sequence, on a Markov chain the mean over the validation set
+    maps: Annotated[tuple[Steps, ...], BeforeValidator(_several)] = ()
     predictions: bool = False  # keep what the model predicts at the end, for other runs to compare with
     compare: tuple[RunId, ...] = ()  # ids of runs in the same store with such predictions: KL to them in every row
     probe_every: Annotated[int, Field(ge=1, le=10**6)] = 20  # steps between rows of the curve, at first

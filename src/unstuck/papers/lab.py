@@ -102,6 +102,12 @@ def each_rate(runs: Sequence[TieredRun], rates: Sequence[float]) -> list[TieredR
     return [run._replace(spec=replace(run.spec, optim=replace(run.spec.optim, lr=lr))) for run in runs for lr in rates]
 
 
+def stored_runs(runs: Sequence[TieredRun], store: Path) -> int:
+    """How many of the runs are finished in `store`."""
+    where = Store(store)
+    return sum(len(stored_results(unit, where) or []) for unit in units(runs)) if store.is_dir() else 0
+
+
 def plan(figure: Any, profile: Profile) -> list[Job]:
     """What a figure would run, and what that takes."""
     if not is_trained(figure):

@@ -18,7 +18,7 @@ from unstuck.runner.sweep import run_sweep
 from unstuck.store.store import Store
 
 from . import style
-from .figure import Profile, Progress, is_trained, load, overall, title
+from .figure import Profile, Progress, in_one_go, is_trained, load, overall, title
 from .finished import Finished
 from .lab import plan, settings_of, units
 from .provenance import provenance
@@ -64,7 +64,7 @@ def reproduce(
         "title": title(figure),
         "profile": profile,
         **compared(figure, table),
-        "spec": _settings(figure),
+        "spec": settings_of_figure(figure),
         **trained,
         "seconds": round(seconds, 2),
         "provenance": provenance(),
@@ -109,7 +109,7 @@ def reproduce_all(
     return [results[name] for name in names]
 
 
-def _settings(figure: Any) -> dict[str, Any]:
+def settings_of_figure(figure: Any) -> dict[str, Any]:
     """The figure's constants, as its file or its row states them: sizes, seeds, formulas."""
 
     def plain(value: Any) -> bool:
@@ -126,11 +126,14 @@ def _settings(figure: Any) -> dict[str, Any]:
 
 
 def redraw(name: str, out: Path) -> None:
-    """Draw and compare a figure again from its table in `out`; the table and where it comes from stay as they are."""
+    """Draw and compare a figure again from its table in `out`; the table and where it comes from stay as they are, and
+    so do the settings it was made with: those that the code no longer has go, new ones are added."""
     figure, table = load(name), pd.read_csv(out / f"{name}.csv")
     write_picture(figure, table, out / name)
     result = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
     result |= {"title": title(figure), **compared(figure, table)}
+    if not is_trained(figure) and not in_one_go(figure):  # of the others the settings are those of their runs
+        result["spec"] = {name: result["spec"].get(name, value) for name, value in settings_of_figure(figure).items()}
     write_text(out / f"{name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 

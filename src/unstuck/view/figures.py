@@ -37,7 +37,7 @@ def estimate(figure: str, profile: str, runs: int, hours: float, cores: int) -> 
     return f"{figure}, profile {profile}: {work}about {duration(hours)} on {on}."
 
 
-def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
+def explain_plan(rows: list[dict[str, Any]], hours: float, profile: str, store: Path) -> None:
     table = new_table("figure", "work", "steps", "time on one core")
     for row in rows:
         steps = f"{row['steps']:,}" if row["steps"] else "–"
@@ -46,7 +46,11 @@ def explain_plan(rows: list[dict[str, Any]], hours: float) -> None:
     out.print(table)
     several = len({row["figure"] for row in rows}) > 1
     shared = ", counting shared runs once for each figure" if several else ""
-    out.print(f"\nin all about {duration(hours)}{shared}; nothing was run.")
+    out.print(f"\nprofile {profile}: in all about {duration(hours)}{shared}; nothing was run.")
+    trained = [row for row in rows if row["stored"] is not None]
+    if trained:
+        runs, stored = (sum(row[key] for row in trained) for key in ("count", "stored"))
+        out.print(f"{stored:,} of the {runs:,} runs are stored in {store} already and would not be run again.")
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
@@ -57,7 +61,8 @@ def explain_catalogue(rows: list[dict[str, Any]]) -> None:
     settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
     console().print(
         f"\n{len(published)} figures and panels of the papers ({settings}),\n{done} complete; "
-        f"{len(rows) - len(published)} of our own. Cost of other profiles: unstuck figures --cost.\n"
+        f"{len(rows) - len(published)} of our own. The cost is that of all runs of a figure, done or not;\n"
+        "figures share runs, so costs do not add up. Of other profiles: unstuck figures --cost.\n"
         "Draw one: unstuck reproduce fig1c"
     )
 

@@ -16,6 +16,7 @@ SEEDS: dict[Profile, list[int]] = {"quick": [0], "cpu": [0, 1, 2], "paper": [0, 
 PAPER_T = PAPER_D = [16, 32, 64, 128, 256]
 
 NARROW = 0.2  # half of the width of an interval that is narrow enough to tell
+PAPER_GRID = "the paper's grid, T up to 256, would tell"  # exponents rise along ours
 
 
 def left_runs(profile: Profile) -> list[TieredRun]:
@@ -61,10 +62,11 @@ def of_paper_sizes(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def law_claims(
-    law: PowerLaw | None, paper: dict[str, float], *, where: str = "", r2: float | None = None
+    law: PowerLaw | None, paper: dict[str, float], *, decides: str, where: str = "", r2: float | None = None
 ) -> list[Claim]:
     """Exponents with their 95% intervals beside the paper's. One agrees when the paper's lies inside ours, and ours is
-    narrow enough to tell: the less is known, the more would agree otherwise."""
+    narrow enough to tell: the less is known, the more would agree otherwise. `decides` is the experiment that would
+    decide where one differs."""
     if law is None:
         return [Claim(f"law{where}", "too few runs yet")]
     claims = []
@@ -72,9 +74,10 @@ def law_claims(
         low, high = law.intervals[term]
         inside, wide = bool(low <= expected <= high), high - low > 2 * NARROW
         agrees = None if inside and wide else inside
-        note = "too wide to tell" if agrees is None else ""
+        note = {None: "too wide to tell", True: "", False: decides}[agrees]
         claims.append(Claim(f"exponent of {term}{where}", exponent_text(law, term), f"{expected:.2f}", agrees, note))
-    claims.append(Claim(f"R²{where}", law.r2, r2, None if r2 is None else bool(law.r2 >= r2 - 0.025)))
+    fits = None if r2 is None else bool(law.r2 >= r2 - 0.025)
+    claims.append(Claim(f"R²{where}", law.r2, r2, fits, decides if fits is False else ""))
     claims.append(Claim(f"runs fitted{where}", f"{law.n} emerged, {law.censored} censored"))
     return claims
 

@@ -2,11 +2,12 @@
 
 B.3. The caption says that more heads make the network wider, not which width. In fig13 the residual stream stays at 256
 and every head has queries, keys and values of 64, so that attention gets wider; in fig13-split heads share a width of
-256; in fig13-width the residual stream is 64 a head. The three readings share the runs with four heads.
+256; in fig13-width the residual stream is 64 a head. The three readings share the runs with four heads. fig13 alone has
+verdicts; the two others stand beside.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -27,6 +28,7 @@ PAPER = {"d": 1.27, "T": 0.70, "layers": 0.06, "heads": 0.16}
 PAPER_TEXT = "1.03 $d^{1.27} T^{0.70} L^{0.06} H^{0.16}$, R² = 0.995"
 WIDTH, HEAD = 256, 64
 LAYERS = [1, 2]  # that all readings have
+DECIDES = "the paper's grid in all three readings would tell"
 OWN, WIDER, SHARED = "residual stream of 64 a head", "heads of 64 beside a stream of 256", "heads that share 256"
 
 Grid = tuple[list[int], list[int], list[int], list[int], list[int]]  # T, d, layers, heads, seeds
@@ -67,10 +69,12 @@ def _largest(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class HeadsFigure:
-    """One reading: plateaus over heads and over layers, at the largest T and d, with the law."""
+    """One reading: plateaus over heads and over layers, at the largest T and d, with the law. Only the reading that the
+    caption suggests can agree or differ."""
 
     title: str
     runs: Callable[[Profile], list[TieredRun]]
+    judges: bool = True
 
     @once
     def law(self, table: pd.DataFrame) -> PowerLaw | None:
@@ -92,7 +96,13 @@ class HeadsFigure:
     def compare(self, table: pd.DataFrame) -> list[Claim]:
         law = self.law(table)
         terms = PAPER if law is None else {term: PAPER[term] for term in law.exponents}
-        return law_claims(law, terms, r2=0.995)
+        claims = law_claims(law, terms, r2=0.995, decides=DECIDES)
+        return claims if self.judges else _beside(claims)
+
+
+def _beside(claims: list[Claim]) -> list[Claim]:
+    """Claims of a reading that may not be the paper's: they can neither agree nor differ."""
+    return [replace(claim, agrees=None, note="" if claim.paper is None else "another reading") for claim in claims]
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,7 @@ class ReadingsFigure:
 
     def compare(self, table: pd.DataFrame) -> list[Claim]:
         laws, paper = self.laws(table), PAPER["heads"]
-        claims = law_claims(laws.get(OWN), PAPER, r2=0.995)
+        claims = _beside(law_claims(laws.get(OWN), PAPER, r2=0.995, decides=DECIDES))
         if len(laws) < 3:
             return [*claims, Claim("exponent of heads by reading", "not all readings are there yet", "0.16", None)]
         shown = "; ".join(f"{name}: {exponent_text(law, 'heads')}" for name, law in laws.items())
@@ -155,6 +165,6 @@ class ReadingsFigure:
 
 FIGURES: dict[str, HeadsFigure | ReadingsFigure] = {
     "fig13": HeadsFigure("Figure 13: plateau against the number of layers and of heads", _wider),
-    "fig13-split": HeadsFigure("fig13-split: Figure 13 with heads that share the width", _split),
+    "fig13-split": HeadsFigure("fig13-split: Figure 13 with heads that share the width", _split, judges=False),
     "fig13-width": ReadingsFigure("fig13-width: Figure 13 with a residual stream that grows with the heads", _streams),
 }

@@ -19,6 +19,7 @@ from unstuck.papers.plateaus import exponent_text, fit_or_none, law_text, plot_p
 from unstuck.papers.style import legend_outside, note, panels
 
 from ._regression import (
+    PAPER_GRID,
     cell_ratios,
     each_once,
     law_claims,
@@ -103,7 +104,7 @@ def _unrepeated(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _left(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
-    claims = law_claims(law, {"d": 1.29, "T/B": 0.80}, r2=0.995)
+    claims = law_claims(law, {"d": 1.29, "T/B": 0.80}, r2=0.995, decides=PAPER_GRID)
     claims += [local_exponents(_unrepeated(table), "d"), local_exponents(_unrepeated(table), "T")]
     if law is not None:
         claims.append(Claim("constant", law.constant, 0.76, None, "for other exponents"))
@@ -112,7 +113,7 @@ def _left(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
 
 
 def _middle(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
-    claims = law_claims(law, {"d": 1.29, "B": -0.80})
+    claims = law_claims(law, {"d": 1.29, "B": -0.80}, decides=PAPER_GRID)
     return [*claims, local_exponents(table, "d"), local_exponents(table, "B")]
 
 
@@ -133,7 +134,8 @@ def _large_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     claims = [*runs_in(table), local_exponents(table, "d"), local_exponents(table, "T")]
     large = _large(table)
     if len(set(zip(large["T"], large["d"], strict=True))) > 3:
-        claims += law_claims(law, D_AND_T, where=f", T from {FROM['T']} and d from {FROM['d']} on")
+        where = f", T from {FROM['T']} and d from {FROM['d']} on"
+        claims += law_claims(law, D_AND_T, where=where, decides=PAPER_GRID)
     emerged = large[large["status"] == "emerged"]
     over = np.log(emerged["plateau_steps"] / paper_law(emerged["T"], emerged["d"]))
     means = np.exp(over.groupby([emerged["T"], emerged["d"]]).mean())
@@ -168,7 +170,7 @@ def _norm_claims(table: pd.DataFrame, law: PowerLaw | None) -> list[Claim]:
     # The paper's law is one without layer norm: it stands beside, and can neither agree nor differ.
     claims = [
         replace(claim, agrees=None, note="the paper's is without" if claim.paper is not None else "")
-        for claim in law_claims(law, D_AND_T, where=", with layer norm")
+        for claim in law_claims(law, D_AND_T, where=", with layer norm", decides=PAPER_GRID)
     ]
     ratio, left_out = cell_ratios(_normed(table), table[~table["layer_norm"]])
     if len(ratio):

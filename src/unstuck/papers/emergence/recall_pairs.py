@@ -18,6 +18,7 @@ from ._regression import law_claims, local_exponents
 
 IN_PARTS = True  # sizes are compared with their neighbours; the claims say how many runs are in
 MANY = 12  # pairs from which on the exponent is fitted
+MORE_PAIRS = "32 and 48 pairs with three seeds would tell"
 #: Tier, tokens, pairs, seeds, steps at most.
 CELLS: dict[Profile, list[tuple[int, int, list[int], list[int], int]]] = {
     "quick": [(1, 32, [3, 4], [0], 300)],
@@ -67,7 +68,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         many = one[one["pairs"] >= MANY]
         if len(set(many["pairs"])) > 2:
             above = f"{where}, from {MANY} pairs"
-            found = law_claims(fit_or_none(many, "pairs"), {"pairs": 2.25}, where=above)
+            found = law_claims(fit_or_none(many, "pairs"), {"pairs": 2.25}, where=above, decides=MORE_PAIRS)
             claims += found if threshold == 0.05 else at_another_level(found)
     return [*claims, *_over_law(crossing(table, 0.05))]
 

@@ -127,17 +127,43 @@ def map_table(done: Finished) -> pd.DataFrame:
     first, *others = main_runs(done.runs)
     mine = [first, *(run for run in others if run.spec.task.teacher == first.spec.task.teacher)]
     found = [curves([run], done.store) for run in mine]
-    directory = Store(done.store).run(first.spec.run_id)
-    maps = directory.maps() if len(found[0]) else None
+    maps = _maps(first, done, first.spec.train.maps) if len(found[0]) else None
     if maps is None:
         return pd.DataFrame()
-    maps = maps[(maps["weight"] > 1e-4) & (maps["layer"] == 0) & maps["step"].isin(first.spec.train.maps)]
     index = {
         f"index_{i}": np.interp(maps["step"], curve["step"], curve[SPECIALISATION], right=np.nan)
         for i, curve in enumerate(found)
         if len(curve)
     }
-    return maps.drop(columns=["token", "relevant"]).assign(teacher=first.spec.task.teacher, **index)
+    return maps.assign(teacher=first.spec.task.teacher, **index)
+
+
+def _maps(run: TieredRun, done: Finished, steps: Sequence[int]) -> pd.DataFrame | None:
+    """The mean attention of a run's layer 1 at some of the steps at which it was kept; None where it is not stored."""
+    maps = Store(done.store).run(run.spec.run_id).maps()
+    if maps is None:
+        return None
+    kept = maps[(maps["weight"] > 1e-4) & (maps["layer"] == 0) & maps["step"].isin(steps)]
+    return kept.drop(columns=["token", "relevant"])
+
+
+def seed_map_table(done: Finished) -> pd.DataFrame:
+    """`map_table`, with the last map of every other training seed with the same teacher below it."""
+    first, *others = main_runs(done.runs)
+    table = map_table(done)
+    if table.empty:
+        return table
+    parts = [table.assign(seed=first.spec.seed)]
+    for run in others:
+        if run.spec.task.teacher == first.spec.task.teacher:
+            maps = _maps(run, done, run.spec.train.maps[-1:]) if len(curves([run], done.store)) else None
+            parts += [] if maps is None else [maps.assign(teacher=run.spec.task.teacher, seed=run.spec.seed)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def first_seed(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of maps that are of the first training seed."""
+    return table[table["seed"] == table["seed"].iloc[0]] if "seed" in table else table
 
 
 def whole_maps(table: pd.DataFrame) -> pd.DataFrame:

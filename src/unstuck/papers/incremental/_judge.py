@@ -20,6 +20,7 @@ from ._published import Published, updates
 
 RELATIVE, ABSOLUTE, TIME = 0.15, 0.05, 0.20
 IN_TIME = (TIME, 0.0)  # margins of a time
+WITHIN_RANGE = "within the range of the seeds"  # said where the other margins are too narrow for an agreement
 Array = NDArray[np.float64]
 
 
@@ -42,6 +43,16 @@ def within(ours: Sequence[float], published: float, relative: float = RELATIVE, 
     return bool(abs(float(np.mean(ours)) - published) <= margin)
 
 
+def by_range(ours: Sequence[float], published: float, relative: float = RELATIVE, absolute: float = ABSOLUTE) -> str:
+    """What to say of an agreement that rests on the range of the seeds alone; nothing of any other.
+
+    Examples:
+        >>> by_range([0.35, 0.21], 0.21), by_range([0.22, 0.21], 0.21)
+        ('within the range of the seeds', '')
+    """
+    return "" if within([float(np.mean(ours))], published, relative, absolute) else WITHIN_RANGE
+
+
 def at(curve: pd.DataFrame, columns: Sequence[str], step: float) -> Array:
     """Values after so many updates, interpolated; NaN beyond the run."""
     x = curve["step"].to_numpy(dtype=float)
@@ -58,6 +69,13 @@ def falls_to(curve: pd.DataFrame, column: str, level: float, near: float = 0.0) 
     found = [float(np.interp(-wanted, [-y[i - 1], -y[i]], [x[i - 1], x[i]])) for i in falls]
     found += [float(x[0])] if len(y) and y[0] <= wanted else []
     return min(found, key=lambda step: abs(step - near), default=float("nan"))
+
+
+def crosses(curve: pd.DataFrame, lower: str, higher: str) -> float:
+    """The first step from which on `lower` lies above `higher`, logarithms interpolated; NaN if never."""
+    x, y = curve["step"].to_numpy(dtype=float), np.log(curve[lower] / curve[higher]).to_numpy(dtype=float)
+    up = np.flatnonzero((y[:-1] < 0) & (y[1:] >= 0))
+    return float(np.interp(0.0, y[up[0] : up[0] + 2], x[up[0] : up[0] + 2])) if len(up) else float("nan")
 
 
 def numbers(values: Sequence[float] | Array, digits: int = 2) -> str:
@@ -80,7 +98,7 @@ def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, publ
             continue
         agrees = all_within(ours, theirs)
         if agrees and not all_within(ours.mean(0, keepdims=True), theirs):
-            note = "within the range of the seeds"
+            note = WITHIN_RANGE
         if not agrees:
             when = [falls_to(run, columns[-1], theirs[-1], updates(step)) for run in runs]
             matched = np.array([at(run, columns, t) for run, t in zip(runs, when, strict=True)])
@@ -88,27 +106,43 @@ def kl_claims(runs: list[pd.DataFrame], columns: Sequence[str], names: str, publ
                 agrees = all_within(matched, theirs)
                 note = f"at the same {names.split('/')[-1]} (step {numbers(when, 0)}): "
                 note += listed([numbers(row) for row in matched])
+                if agrees and not all_within(matched.mean(0, keepdims=True), theirs):
+                    note += f"; {WITHIN_RANGE}"
         note = note if agrees else "; ".join(filter(None, [note, published.decides]))
         claims.append(Claim(f"KL to {names} at step {step}", text, numbers(theirs), agrees, note))
     return claims
 
 
-def all_within(ours: Array, theirs: Sequence[float]) -> bool:
+def all_within(ours: Array, theirs: Sequence[float], relative: float = RELATIVE, absolute: float = ABSOLUTE) -> bool:
     """Does each column of (seeds, values) agree with its published value?"""
-    return all(within(list(column), value) for column, value in zip(ours.T, theirs, strict=True))
+    return all(within(list(c), value, relative, absolute) for c, value in zip(ours.T, theirs, strict=True))
+
+
+def judged_together(
+    name: str, ours: Array, theirs: Sequence[float], decides: str, digits: int = 2, absolute: float = ABSOLUTE
+) -> Claim:
+    """Values of all seeds, (seeds, values), beside published ones; unknown where a run has not come that far."""
+    text, paper = listed([numbers(row, digits) for row in ours]), numbers(theirs, digits)
+    if np.isnan(ours).any():
+        return Claim(name, text, paper, None, "run not that long yet")
+    agrees = all_within(ours, theirs, absolute=absolute)
+    by_mean = all_within(ours.mean(0, keepdims=True), theirs, absolute=absolute)
+    return Claim(name, text, paper, agrees, "" if by_mean else WITHIN_RANGE if agrees else decides)
 
 
 def stage_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Published) -> list[Claim]:
     """When each stage ends. The authors shade stages by eye; ours ends where our KL to the last truth is what the
-    published curve has at the end of the stage (logarithms interpolated between its published values)."""
+    published curve has at the end of the stage (logarithms interpolated between its published values). Where that KL is
+    not known, the step at which our model comes nearer to the next predictor stands beside: the shading is not exactly
+    there in the published figures that have both."""
     steps = sorted(published.kl)
     claims = []
     for i, theirs in enumerate(published.stages):
         name = f"end of stage {i + 1}"
         if not steps or not steps[0] <= theirs <= steps[-1]:
-            there = [float(at(run, columns[-1:], updates(theirs))[0]) for run in runs]
-            note = f"KL to the truth is {numbers(there)} then; the published KL there is not known"
-            claims.append(Claim(name, "not compared", f"{theirs:g}", None, note))
+            nearer = [crosses(run, columns[i], columns[i + 1]) - updates(0) for run in runs]
+            note = "where our KL to the next predictor becomes the smaller one; the published KL there is not known"
+            claims.append(Claim(name, numbers(nearer, 0), f"{theirs:g}", None, note))
             continue
         logs = np.log([published.kl[s][-1] for s in steps])
         level = float(np.exp(np.interp(theirs, steps, logs)))
@@ -117,12 +151,9 @@ def stage_claims(runs: list[pd.DataFrame], columns: Sequence[str], published: Pu
             claims.append(Claim(name, "not reached", f"{theirs:g}", None, "run not that far yet"))
             continue
         agrees = within(ours, theirs, *IN_TIME)
-        note = f"KL to the truth falls to {level:.2f}"
-        if agrees and not within([float(np.mean(ours))], theirs, *IN_TIME):
-            note += "; within the range of the seeds"
-        claims.append(
-            Claim(name, numbers(ours, 0), f"{theirs:g}", agrees, note if agrees else f"{note}; {published.decides}")
-        )
+        why = by_range(ours, theirs, *IN_TIME) if agrees else published.decides
+        note = "; ".join(filter(None, [f"KL to the truth falls to {level:.2f}", why]))
+        claims.append(Claim(name, numbers(ours, 0), f"{theirs:g}", agrees, note))
     return claims
 
 
@@ -164,11 +195,11 @@ def judged(
     """The values of all seeds beside a published one; unknown where a run has not come that far."""
     known = not np.isnan(ours).any()
     agrees = within(ours, theirs, *margins) if known else None
-    note = "" if agrees else decides if known else "run not that long yet"
+    note = by_range(ours, theirs, *margins) if agrees else decides if known else "run not that long yet"
     return Claim(name, numbers(ours, digits), f"{theirs:g}", agrees, note)
 
 
-def order_claims(table: pd.DataFrame, columns: Sequence[str]) -> list[Claim]:
+def order_claims(table: pd.DataFrame, columns: Sequence[str], decides: str) -> list[Claim]:
     """Does every run come nearest to the predictors one after the other? Runs with other teachers stand beside."""
     judges = judging(table)
     known = {curve["run_id"].iloc[0] for curve in judges}
@@ -177,7 +208,8 @@ def order_claims(table: pd.DataFrame, columns: Sequence[str]) -> list[Claim]:
     for runs, name in ((judges, "step nearest to each predictor"), (others, "the same, other teachers or sizes")):
         if runs:
             text, ordered = _order(runs, columns)
-            claims.append(Claim(name, text, "the simpler first", ordered if runs is judges else None))
+            agrees = ordered if runs is judges else None
+            claims.append(Claim(name, text, "the simpler first", agrees, decides if agrees is False else ""))
     return claims
 
 
@@ -195,13 +227,13 @@ def curve_claims(table: pd.DataFrame, columns: Sequence[str], names: str, publis
     """All that the published figure of a run's curves has numbers for. A quick run is not judged."""
     runs = judging(table)
     if not runs:
-        return order_claims(table, columns)
+        return order_claims(table, columns, published.decides)
     return [
         *kl_claims(runs, columns, names, published),
         *stage_claims(runs, columns, published),
         *minimum_claims(runs, columns, published),
         *value_claims(runs, TEST_LOSS, "validation loss", published.loss, published.decides),
-        *order_claims(table, columns),
+        *order_claims(table, columns, published.decides),
         *_beside(table, columns, names, published),
     ]
 

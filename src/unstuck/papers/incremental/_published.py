@@ -96,8 +96,9 @@ FIG15 = Published(
     kl={100: (0.38, 0.58, 0.71), 400: (0.72, 0.21, 0.30), 1000: (1.17, 0.31, 0.15), 1900: (1.51, 0.41, 0.15)},
     loss={1900: 0.46},
 )
-FIG16_LAGS = "1-2 (0.27 a lag), 5-6 (0.26), 3-4 (0.27)"  # that lead in a head each, at step 1,900
-FIG17_LAGS = "7-8 (0.25 a lag), 3-4 (0.35), 1-2 (0.33), 5-6 (0.30)"
+#: At step 1,900: the pair of lags that each head attends most, head by head, and its attention a lag.
+FIG16_LAGS = {(1, 2): 0.27, (5, 6): 0.26, (3, 4): 0.27}
+FIG17_LAGS = {(7, 8): 0.25, (3, 4): 0.35, (1, 2): 0.33, (5, 6): 0.30}
 _SGD_M = "m of the published run is not known (2 in the public settings): runs with task.m=1.7 and 2.3 would tell"
 FIG18 = Published(
     stages=(600, 4000), kl={600: (0.43, 0.54, 0.76), 2000: (0.75, 0.17, 0.35), 6980: (1.56, 0.39, 0.18)}, decides=_SGD_M

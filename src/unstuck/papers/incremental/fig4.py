@@ -4,6 +4,8 @@ Loss above the teacher's. Left: queries that start within plus or minus a number
 both. Right: importance ratios m, Xavier's start.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,7 +18,7 @@ from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
 from ._curves import curve_table
-from ._judge import IN_TIME, falls_to, judging, numbers, value_claims, within
+from ._judge import IN_TIME, by_range, falls_to, judging, numbers, value_claims, within
 from ._published import FIG4_END, FIG4_RATIOS, FIG4_STARTS, MORE_SEEDS, updates
 from ._runs import minimal_runs
 
@@ -82,7 +84,7 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         if found:
             ours = [float(run[EXCESS_LOSS].iloc[-1]) for run in found]
             agrees = within(ours, FIG4_END)
-            note = "" if agrees else MORE_SEEDS
+            note = by_range(ours, FIG4_END) if agrees else MORE_SEEDS
             claims.append(
                 Claim(f"loss above the teacher's at the end, {name}", numbers(ours), "0.09 to 0.10", agrees, note)
             )
@@ -100,8 +102,9 @@ def _excess(found: list[pd.DataFrame], name: str, published: dict[int, float]) -
         strict=True,
     ):
         when = [falls_to(run, EXCESS_LOSS, published[step]) - updates(0) for run in found]
-        late = claim.agrees is False and not np.isnan(when).any() and within(when, step, *IN_TIME)
-        claims.append(
-            Claim(claim.quantity, claim.ours, claim.paper, True, f"there at step {numbers(when, 0)}") if late else claim
-        )
+        if claim.agrees is False and not np.isnan(when).any() and within(when, step, *IN_TIME):
+            note = "; ".join(filter(None, [f"there at step {numbers(when, 0)}", by_range(when, step, *IN_TIME)]))
+            claims.append(replace(claim, agrees=True, note=note))
+        else:
+            claims.append(claim)
     return claims

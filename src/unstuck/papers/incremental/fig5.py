@@ -16,7 +16,7 @@ from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import panels, shades
 
 from ._curves import curve_table
-from ._judge import IN_TIME, all_within, at, judged, judging, numbers
+from ._judge import IN_TIME, at, judged, judged_together, judging
 from ._published import FIG5_BEST, FIG5_KL, FIG5_LATE, FIG5_STEP, MORE_SEEDS, updates
 from ._runs import minimal_runs, with_contexts
 
@@ -91,17 +91,13 @@ def compare(table: pd.DataFrame) -> list[Claim]:
         name = f"step of the best loss, {_name(size)}"
         claims.append(judged(name, steps, FIG5_STEP[size], MORE_SEEDS, IN_TIME, digits=0))
         there = np.array([at(run, _contexts(table), _best_step(run)) for run in found])
-        claims.append(_contexts_claim(f"KL to c = 2/4/6 at the best step, {_name(size)}", there, FIG5_KL[size]))
+        name = f"KL to c = 2/4/6 at the best step, {_name(size)}"
+        claims.append(judged_together(name, there, FIG5_KL[size], MORE_SEEDS))
         if size == FIG5_LATE[0]:
             late = np.array([at(run, _contexts(table), updates(FIG5_LATE[1])) for run in found])
-            claims.append(_contexts_claim(f"KL to c = 2/4/6 at step {FIG5_LATE[1]}, {_name(size)}", late, FIG5_LATE[2]))
+            name = f"KL to c = 2/4/6 at step {FIG5_LATE[1]}, {_name(size)}"
+            claims.append(judged_together(name, late, FIG5_LATE[2], MORE_SEEDS))
     return claims or [Claim("best loss above the teacher's", _quick(table), note="a quick run, not judged")]
-
-
-def _contexts_claim(name: str, ours: np.ndarray, theirs: tuple[float, ...]) -> Claim:
-    agrees = all_within(ours, theirs)
-    text = "; ".join(numbers(row) for row in ours)
-    return Claim(name, text, numbers(theirs), agrees, "" if agrees else MORE_SEEDS)
 
 
 def _quick(table: pd.DataFrame) -> str:

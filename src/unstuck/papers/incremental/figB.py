@@ -2,7 +2,10 @@
 
 Small start (queries 1e-9, values 0), Frobenius-orthogonal features: the last query's attention on every group, and the
 inner product <V_head, A_k> of a head's value matrix with every feature. The published "position 1" is the oldest group.
+Faint, and never judged: each group's own head with two other teachers.
 """
+
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -16,8 +19,8 @@ from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import legend_outside, panels, shades
 from unstuck.probes.ladder import specialisation
 
-from ._curves import curve_table
-from ._judge import Array, judging, numbers, value_claims, within
+from ._curves import OTHER, curve_table
+from ._judge import ABSOLUTE, Array, at, judged_together, judging, listed, numbers, value_claims
 from ._published import FIGB, FIGB_ALIGNMENT, FIGB_MASS, updates
 from ._runs import SMALL_START, minimal_runs
 
@@ -50,13 +53,18 @@ def draw(table: pd.DataFrame) -> Figure:
     picture, (left, right) = panels(2, width=4.6)
     first = table[table["run_id"] == table["run_id"].iloc[0]]
     mass, inner = _mass(first), _inner(first)
-    for group, colour in shades(list(range(mass.shape[2]))).items():
+    colours = shades(list(range(mass.shape[2])))
+    for group, colour in colours.items():
         for head, style in zip(range(mass.shape[1]), STYLES, strict=False):
             label = f"group {group + 1}" if head == 0 else None
             left.plot(first["step"], mass[:, head, group], style, color=colour, lw=1.4, label=label)
             right.plot(first["step"], inner[:, head, group], style, color=colour, lw=1.4)
+    for other in _other_teachers(table):
+        attention, owner = _mass(other), _owner(_mass(other)[-1])
+        for (ax, values), group in itertools.product(((left, attention), (right, _inner(other))), colours):
+            ax.plot(other["step"], values[:, owner[group], group], color=colours[group], **OTHER)
     for ax, ylabel, title in (
-        (left, "last query's attention on the group", "heads: solid, dashed, dotted"),
+        (left, "last query's attention on the group", "heads: solid, dashed, dotted; faint: other teachers"),
         (right, r"$\langle V, A_k \rangle$", "alignment of values"),
     ):
         ax.set(xlabel="step", ylabel=ylabel, title=title, xscale="log")
@@ -73,6 +81,20 @@ def _inner(run: pd.DataFrame) -> Array:
     return np.asarray(alignment * m ** (2 * np.arange(alignment.shape[2])[::-1]) * d)
 
 
+def _other_teachers(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The runs with teachers of our own, a curve each; none where no run has the published one."""
+    if not judging(table):
+        return []
+    others = table[table["teacher"] != "published"]
+    return [run.reset_index(drop=True) for _, run in others.groupby("run_id", sort=False)]
+
+
+def _owner(mass: Array) -> dict[int, int]:
+    """The head of each group, one each, by attention (heads, groups)."""
+    heads, groups = linear_sum_assignment(-mass)
+    return {int(group): int(head) for head, group in zip(heads, groups, strict=True)}
+
+
 def _specialisation(run: pd.DataFrame) -> list[float]:
     """The index of the last query's attention, row by row."""
     return [specialisation(row) for row in _mass(run)]
@@ -84,7 +106,7 @@ def _own(run: pd.DataFrame) -> tuple[list[float], list[float]]:
     groups = range(mass.shape[1])
     if np.isnan(mass).any():
         return [np.nan for _ in groups], [np.nan for _ in groups]
-    owner = dict(zip(*reversed(linear_sum_assignment(-mass)), strict=True))  # group -> head
+    owner = _owner(mass)
     return [mass[owner[g], g] for g in groups], [inner[owner[g], g] for g in groups]
 
 
@@ -97,25 +119,24 @@ def compare(table: pd.DataFrame) -> list[Claim]:
     found = judging(table)
     if not found:
         return [Claim("head with the largest <V, A_k> at the end", _owners(table), note="a quick run, not judged")]
-    found = [run.assign(readout_specialisation=_specialisation(run)) for run in found]
-    claims = value_claims(
-        found, "readout_specialisation", "specialisation of the last query", FIGB.specialisation, FIGB.decides
-    )
+    others = _other_teachers(table)
+    index, name = "readout_specialisation", "specialisation of the last query"
+    mine, theirs = ([run.assign(**{index: _specialisation(run)}) for run in runs] for runs in (found, others))
+    claims = value_claims(mine, index, name, FIGB.specialisation, FIGB.decides)
+    if others:
+        text = listed([numbers([at(run, [index], updates(step))[0] for step in FIGB.specialisation]) for run in theirs])
+        claims.append(Claim(f"{name} at steps {'/'.join(map(str, FIGB.specialisation))}, two other teachers", text))
     dips = [float(_inner(run).min()) for run in found]
     claims.append(Claim("lowest <V, A_k> of a head", numbers(dips, 0), "-500", None, "published: about"))
-    own = [_own(run) for run in found]
-    for name, theirs, i, digits, absolute in (
-        ("last query's attention on its own group", FIGB_MASS, 0, 2, 0.05),
+    own, beside = [_own(run) for run in found], [_own(run) for run in others]
+    for what, published, i, digits, absolute in (
+        ("last query's attention on its own group", FIGB_MASS, 0, 2, ABSOLUTE),
         ("<V, A_k> of a group's own head", FIGB_ALIGNMENT, 1, 0, 0.0),
     ):
-        ours = np.array([pair[i] for pair in own])
-        known = not np.isnan(ours).any()
-        agrees = all(within(list(c), v, 0.15, absolute) for c, v in zip(ours.T, theirs, strict=True)) if known else None
-        text = "; ".join(numbers(row, digits) for row in ours)
-        note = FIGB.decides if agrees is False else ""
-        claims.append(
-            Claim(f"{name} at step {LAST}, strongest group first", text, numbers(theirs, digits), agrees, note)
-        )
+        name, ours = f"{what} at step {LAST}, strongest group first", np.array([pair[i] for pair in own])
+        claims.append(judged_together(name, ours, published, FIGB.decides, digits, absolute))
+        if beside:
+            claims.append(Claim(f"{name}, two other teachers", listed([numbers(pair[i], digits) for pair in beside])))
     return claims
 
 

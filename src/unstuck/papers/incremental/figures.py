@@ -3,13 +3,14 @@
 A row says which runs, what of them is drawn, and what was published. Figures 4, 5, 10 and B have files of their own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Picture
+from scipy.optimize import linear_sum_assignment
 
 from unstuck.columns import predictor
 from unstuck.curve import Curve
@@ -24,12 +25,14 @@ from ._curves import (
     draw_curves,
     draw_maps,
     draw_maps_by_head,
+    first_seed,
     lag_weights,
     map_table,
     predictors_of,
+    seed_map_table,
     truths_of,
 )
-from ._judge import curve_claims, judged, numbers
+from ._judge import Array, curve_claims, judged, judged_together, numbers
 from ._published import Published, updates
 from ._runs import (
     FARTHEST_FIRST,
@@ -83,7 +86,8 @@ class CurveFigure:
 
 @dataclass(frozen=True)
 class MapFigure:
-    """Attention of the heads of layer 1 at several steps, mean over validation sequences."""
+    """Attention of the heads of layer 1 at several steps, mean over validation sequences; `by_head`, a map a head, and
+    the pairs of lags that lead in them."""
 
     title: str
     runs: Runs
@@ -93,11 +97,11 @@ class MapFigure:
     more: Callable[[pd.DataFrame], list[Claim]] = lambda table: []
 
     def data(self, done: Finished) -> pd.DataFrame:
-        return map_table(done)
+        return seed_map_table(done) if self.by_head else map_table(done)
 
     def draw(self, table: pd.DataFrame) -> Picture:
         if self.by_head:
-            return draw_maps_by_head(table)
+            return draw_maps_by_head(first_seed(table))
         return draw_maps(table, self.ideal if (table["teacher"] == "published").all() else None)
 
     def compare(self, table: pd.DataFrame) -> list[Claim]:
@@ -109,7 +113,7 @@ class MapFigure:
                 ours = [float(rows[c].iloc[0]) if len(rows) else np.nan for c in seeds]
                 claims.append(judged(f"specialisation index at step {step}", ours, theirs, self.published.decides))
             claims += self.more(table)
-        return claims or _lags(None)(table)
+        return claims or [_leading_lags(table)]
 
 
 def _leading(row: pd.Series) -> str:
@@ -128,16 +132,40 @@ def _mass(table: pd.DataFrame) -> list[Claim]:
     return [Claim(what, numbers(mass), numbers(values.FIG2_MASS), None, "which head is ahead is chance")]
 
 
-def _lags(theirs: str | None) -> Callable[[pd.DataFrame], list[Claim]]:
-    """The two lags that each head attends most at the last step, beside the published ones."""
+def _leading_lags(table: pd.DataFrame, theirs: str | None = None, note: str = "") -> Claim:
+    """The two lags that each head of the first seed attends most at the last step."""
+    step = int(table["step"].max())
+    ours = "; ".join(_leading(row) for _, row in lag_weights(first_seed(table), step).iterrows())
+    return Claim(f"lags that each head attends most, step {step}", ours, theirs, None, note)
+
+
+def _lags(theirs: Mapping[tuple[int, int], float]) -> Callable[[pd.DataFrame], list[Claim]]:
+    """The published pairs of lags, a head each: the heads of every seed are assigned to them so that they attend them
+    most; which head takes which is chance."""
 
     def claims(table: pd.DataFrame) -> list[Claim]:
         step = int(table["step"].max())
-        ours = "; ".join(_leading(row) for _, row in lag_weights(table, step).iterrows())
-        note = "which head takes which is chance" if theirs else ""
-        return [Claim(f"lags that each head attends most, step {step}", ours, theirs, None, note)]
+        ours = np.array([_of_pairs(lag_weights(seed, step), list(theirs)) for seed in _by_seed(table, step)])
+        pairs = "/".join(f"{a}-{b}" for a, b in theirs)
+        name = f"attention a lag on {pairs}, a head each, step {step}"
+        paper = ", ".join(f"{a}-{b} ({weight:.2f} a lag)" for (a, b), weight in theirs.items())
+        return [
+            judged_together(name, ours, list(theirs.values()), values.MORE_SEEDS),
+            _leading_lags(table, paper, "which head takes which is chance"),
+        ]
 
     return claims
+
+
+def _by_seed(table: pd.DataFrame, step: int) -> list[pd.DataFrame]:
+    last = table[table["step"] == step]
+    return [seed for _, seed in last.groupby("seed")] if "seed" in table else [last]
+
+
+def _of_pairs(weights: pd.DataFrame, pairs: Sequence[tuple[int, int]]) -> Array:
+    """Mean attention a lag on each pair of lags, of the head that is assigned to it; from (heads, lags)."""
+    attention = np.array([weights[list(pair)].mean(axis=1) for pair in pairs])  # (pairs, heads)
+    return np.asarray(attention[linear_sum_assignment(-attention)])
 
 
 # -- the runs that rows share

@@ -2,10 +2,11 @@
 
     python examples/asha_veto.py --repeats 3 --out results/asha-veto.csv
 
-A small Transformer must find one marked token among 24; half of the answers are wrong, so that a high learning rate
-ends at a higher loss. A low one stays longer on its plateau, where ASHA compares it with runs that have left theirs.
-The loss is that on right answers. Each search tries the same five rates in a random order: without pruning, with ASHA
-(Optuna's successive halving), and with ASHA and the veto.
+A small Transformer must find one marked token among 24; three quarters of the answers are wrong, so that a high
+learning rate ends at a higher loss. A low one stays longer on its plateau, where ASHA compares it with runs that have
+left theirs: once, at about half of the longest plateau (of seed 0, with which the setting was chosen). The loss is that
+on right answers. Each search tries the same five rates in a random order: without pruning, with ASHA (Optuna's
+successive halving), and with ASHA and the veto.
 """
 
 import argparse
@@ -20,9 +21,10 @@ from unstuck import Watch
 from unstuck.attach.optuna_pruner import VetoPruner
 from unstuck.attach.veto import EXIT_PROBABILITY, exit_probability
 
-T, TOKENS, WIDTH, BATCH, BUDGET, EVERY = 24, 32, 64, 32, 2400, 50
+T, TOKENS, WIDTH, BATCH, BUDGET, EVERY = 24, 32, 64, 32, 6000, 100
+COMPARED = 800  # step of the comparison; the next one would be at 8 times that
 RATES = [8e-3, 4e-3, 2e-3, 1e-3, 5e-4]
-WRONG = 0.5  # share of answers in training that are random
+WRONG = 0.75  # share of answers in training that are random
 
 
 def draw(n, rng):
@@ -47,7 +49,7 @@ class Search:
         optimizer = torch.optim.Adam(model.parameters(), lr=lr)
         rng = torch.Generator().manual_seed(self.seed)
         inputs, answers = draw(512, rng)
-        watch = Watch(model, inputs[:64], targets=inputs[:64] >= TOKENS, every=EVERY // 2)
+        watch = Watch(model, inputs[:64], targets=inputs[:64] >= TOKENS, every=EVERY // 4)
         for step in range(1, BUDGET + 1):
             tokens, right = draw(BATCH, rng)
             noise = torch.rand(BATCH, generator=rng) < WRONG
@@ -87,13 +89,13 @@ def searched(name, pruner, seed):
 
 
 def asha():
-    return optuna.pruners.SuccessiveHalvingPruner(min_resource=100, reduction_factor=3)
+    return optuna.pruners.SuccessiveHalvingPruner(min_resource=COMPARED, reduction_factor=8)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=11)
     parser.add_argument("--out", help="a CSV file for the table")
     args = parser.parse_args()
     torch.set_num_threads(1)

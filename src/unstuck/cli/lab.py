@@ -82,7 +82,7 @@ def train(
 
 
 def _one_spec(spec: str, words: list[str]) -> RunSpec:
-    """The specification of one run; where several values are given for a key, each of them allowed, a sweep takes them."""
+    """The specification of one run; several values of a key, each of them allowed, are for a sweep."""
     try:
         return load_spec(spec, words)
     except BadInput as e:

@@ -1,4 +1,4 @@
-"""The flow of several heads: reference stage times, brute force on logits, and what the theorems of paper 2 say."""
+"""The flow of several heads: reference stage times, brute force on logits, competition and cooperation."""
 
 import itertools
 
@@ -116,7 +116,8 @@ def test_patterns_are_learnt_in_the_order_of_their_strength_wherever_they_sit():
 
 @pytest.mark.parametrize(("q", "low", "high"), [(1, 1.6, 2.4), (2, 2.6, 4.0)])
 def test_the_wait_for_the_second_stage_grows_faster_than_log_one_over_eps(q, low, high):
-    """The theorem's log(1/eps) bounds it from below. What comes out is about its square for q = 1, more for q = 2."""
+    """Heads that part at a constant rate would wait for log(1/eps). What comes out is about its square for q = 1, more
+    for q = 2."""
     eps = np.array([1e-4, 1e-6, 1e-8])
     waits = [HeadFlow(q=q, eps=e).stage_times(limit=1500)[1] for e in eps]
     logs = np.log(1 / eps)

@@ -90,6 +90,8 @@ def test_a_command_takes_keys_that_look_like_options(capsys):
 def test_a_list_for_one_run_is_one_for_a_sweep(capsys):
     refused_command(capsys, "train", "regression", "task.T=16,32", says=["task.T", "unstuck sweep", "task.T=16,32"])
     refused_command(capsys, "train", "regression", "task.T=x", says=["task.T", "x"])
+    says = refused_command(capsys, "train", "markov-minimal", "task.weights=0.7,0.3", says=["task.weights", "list"])
+    assert "sweep" not in says  # which would refuse 0.7 alone
 
 
 # -- one name for a task

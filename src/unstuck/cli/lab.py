@@ -82,14 +82,26 @@ def train(
 
 
 def _one_spec(spec: str, words: list[str]) -> RunSpec:
-    """The specification of one run; a list of values that is refused is one for a sweep."""
+    """The specification of one run; several values of a key, each of them allowed, are for a sweep."""
     try:
         return load_spec(spec, words)
     except BadInput as e:
-        lists = [word for word in words if word.partition("=")[0] == e.field and len(split_values(word)) > 1]
-        if not lists:
-            raise
-        raise BadInput(e.field, e.value, f"one value; for several: unstuck sweep {spec} {lists[0]}") from e
+        for word in words:
+            if word.partition("=")[0] == e.field and _is_for_sweep(spec, words, word):
+                raise BadInput(e.field, e.value, f"{e.allowed}; for several values: unstuck sweep {spec} {word}") from e
+        raise
+
+
+def _is_for_sweep(spec: str, words: list[str], word: str) -> bool:
+    """Does a word give several values, separated by commas, of which each alone is allowed?"""
+    key, _, text = word.partition("=")
+    values = split_values(text)
+    try:
+        for value in values:
+            load_spec(spec, [f"{key}={value}" if w == word else w for w in words])
+    except BadInput:
+        return False
+    return len(values) > 1
 
 
 def _trackers(run: Any, tensorboard: Path | None, wandb: str | None) -> list[Any]:

@@ -197,16 +197,25 @@ def check(kind: type, values: Mapping[str, Any], section: str) -> Any:
         where = ".".join(str(x) for x in first["loc"])
         if isinstance(kind, type) and len(first["loc"]) > 1 and _is_union(kind, str(first["loc"][0])):
             name = str(first["loc"][0])
-            said = [x["msg"].removeprefix("Input should be ") for x in errors if x["loc"][0] == name]
-            raise BadInput(f"{section}.{name}", first.get("input"), " or ".join(dict.fromkeys(said))) from e
+            said = [x for x in errors if x["loc"][0] == name]
+            if inside := [x for x in said if len(x["loc"]) > 2]:  # the right type, but not all that it holds is right
+                place = ".".join(str(x) for x in inside[0]["loc"][2:])
+                raise BadInput(f"{section}.{name}.{place}", inside[0].get("input"), _allowed(inside[0])) from e
+            allowed = " or ".join(dict.fromkeys(map(_allowed, said)))
+            raise BadInput(f"{section}.{name}", first.get("input"), allowed) from e
         field, value = (f"{section}.{where}" if where else section), first.get("input")
         if isinstance(first.get("ctx", {}).get("error"), BadInput):
             raise first["ctx"]["error"] from e
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "value_error":
             raise InvalidCombination(message) from e
-        allowed = message.removeprefix("Input should be ").removeprefix("a valid ")
-        raise BadInput(field, value, PLAINLY.get(first["type"]) or allowed[0].lower() + allowed[1:]) from e
+        raise BadInput(field, value, _allowed(first)) from e
+
+
+def _allowed(error: Mapping[str, Any]) -> str:
+    """What an error of pydantic says is allowed."""
+    message = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    return PLAINLY.get(error["type"]) or message[0].lower() + message[1:]
 
 
 def _check_names(kind: Any, values: Mapping[str, Any], section: str) -> None:

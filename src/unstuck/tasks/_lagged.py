@@ -55,13 +55,16 @@ class Lagged(Task):
     def _check_lags(self) -> None:
         if isinstance(self.span, tuple) and len(self.span) != self.groups:
             raise ValueError(f"task.span has {len(self.span)} numbers, but task.groups is {self.groups}")
-        if any(start + span > self.context for start, span in zip(self._starts, self.spans, strict=True)):
-            raise ValueError(
-                f"task.span is {list(self.spans)} with task.stride = {self.stride}: a group would reach into the future"
-            )
+        for j, (start, span) in enumerate(zip(self._starts, self.spans, strict=True)):
+            if start + span > self.context:
+                raise ValueError(
+                    f"task.span is {list(self.spans)} with task.stride = {self.stride}: the span of group {j + 1} must "
+                    f"be at most {self.context - start}, or it would reach into the future"
+                )
         if self.weights and set(self.spans) != {len(self.weights)}:
+            shown = list(self.span) if isinstance(self.span, tuple) else self.span
             raise ValueError(
-                f"task.weights has {len(self.weights)} numbers, but task.span is {self.span}: all groups need as many "
+                f"task.weights has {len(self.weights)} numbers, but task.span is {shown}: all groups need as many "
                 "lags as there are weights"
             )
 
@@ -72,10 +75,16 @@ class Lagged(Task):
             raise ValueError("task.rank is given, but with task.features = frobenius features have full rank")
         if self.features == "frobenius" and self.groups > self.d**2:
             raise ValueError(f"task.groups is {self.groups}, but must be at most task.d^2 = {self.d**2}")
-        if self.teacher == "published" and (self.d, self.groups, self.rank) != (50, 3, 0):
-            raise ValueError("task.teacher = published has task.d = 50, task.groups = 3 and task.rank = 0")
-        if self.teacher == "published" and self.features == "shared":
-            raise ValueError("task.teacher = published has a matrix for each group, but task.features is shared")
+        if self.teacher == "published":
+            for name, needed in (("d", 50), ("groups", 3), ("rank", 0)):
+                if getattr(self, name) != needed:
+                    found = getattr(self, name)
+                    raise ValueError(f"task.{name} is {found}, but must be {needed} with task.teacher = published")
+            if self.features == "shared":
+                raise ValueError(
+                    "task.features is shared, but must be orthogonal or frobenius with task.teacher = published, which "
+                    "has a matrix for each group"
+                )
 
     # -- sizes
 

@@ -81,10 +81,8 @@ def draw(table: pd.DataFrame) -> Figure:
 def compare(table: pd.DataFrame) -> list[Claim]:
     claims, parts = runs_in(table), _regression(table)
     for term in ("d", "T"):
-        shown = [
-            f"{name} {exponent_text(law, term) if law else 'too few runs yet'}" for name, law in _laws(table).items()
-        ]
-        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown)))
+        shown = [f"{name} {exponent_text(law, term)}" for name, law in _laws(table).items() if law]
+        claims.append(Claim(f"regression: exponent of {term}", ", ".join(shown) or "too few runs yet"))
     ratio, left_out = cell_ratios(parts["without"], parts["with"])
     if len(ratio):
         claims.append(Claim("regression: plateau without residual connections over with", ratio_text(ratio, left_out)))

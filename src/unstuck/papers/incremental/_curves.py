@@ -110,7 +110,8 @@ def draw_curves(
         ax.plot([updates(s) for s in values], list(values.values()), "o", mfc="white", mec="#444444", ms=5, zorder=5)
     plot_kl(middle, table, columns, published)
     left.set(xlabel="step", ylabel="validation loss (dashed: the teacher's)", title=title)
-    middle.set_title("dotted: where published stages end")
+    if judged and published.stages:
+        middle.set_title("dotted: where published stages end")
     right.set(xlabel="step", ylabel="specialisation index", ylim=(-0.02, 1))
     if right.get_legend_handles_labels()[0]:
         right.legend(loc="upper left")

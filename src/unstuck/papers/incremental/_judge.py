@@ -205,11 +205,13 @@ def order_claims(table: pd.DataFrame, columns: Sequence[str], decides: str) -> l
     known = {curve["run_id"].iloc[0] for curve in judges}
     others = [curve for run_id, curve in table.groupby("run_id", sort=False) if run_id not in known]
     claims = []
-    for runs, name in ((judges, "step nearest to each predictor"), (others, "the same, other teachers or sizes")):
+    nearest = "step nearest to each predictor"
+    for runs, name in ((judges, nearest), (others, "the same, other teachers or sizes" if judges else nearest)):
         if runs:
             text, ordered = _order(runs, columns)
             agrees = ordered if runs is judges else None
-            claims.append(Claim(name, text, "the simpler first", agrees, decides if agrees is False else ""))
+            note = "a quick run, not judged" if not judges else "" if agrees is not False else decides
+            claims.append(Claim(name, text, "the simpler first", agrees, note))
     return claims
 
 

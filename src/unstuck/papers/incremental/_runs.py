@@ -1,7 +1,8 @@
 """The runs of paper 2's figures in the published settings; on a small chain in the quick profile.
 
-Every figure has the published teacher with two training seeds, which judge; some of the minimal model have two more
-Haar teachers, which stand beside. The `cpu` and the `paper` profile are the same: the published sizes run on two cores.
+Runs with the published teacher judge: two training seeds of the minimal model and of Figures 2 and 3, one of the other
+figures of the full model. Some figures of the minimal model have two more Haar teachers, which stand beside. The `cpu`
+and the `paper` profile are the same: the published sizes run on two cores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

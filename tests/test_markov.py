@@ -397,6 +397,32 @@ def test_dropout_schedule_and_clipping_resume_bit_for_bit():
             assert torch.equal(a, b)
 
 
+def test_dropout_of_the_public_trainer_acts_in_the_first_update_of_a_pass():
+    words = ["task.d=6", "task.span=1", "task.sequences=60", "model.width=12", "model.mlp=8", "train.batch=20"]
+    words += ["train.max_steps=9", "train.probe_every=9"]  # three updates a pass
+
+    def after_one_more(run: Run, *more: str) -> list[torch.Tensor]:
+        """The weights after one update from where a run stands, with other settings of its dropout."""
+        other = Run(load_spec("markov-full", [*words, *more]), run.checkpoint())
+        count = iter(range(10**6))
+        other.advance(stop=lambda: next(count) >= 1)
+        assert other.step == run.step + 1
+        return list(other.model.parameters())
+
+    def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+        return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+    run = Run(load_spec("markov-full", [*words, "model.dropout_in=first of a pass"]))
+    for step in range(7):
+        count = iter(range(10**6))
+        run.advance(stop=lambda at=step, count=count: next(count) >= min(at, 1))
+        assert run.step == step
+        mine = after_one_more(run, "model.dropout_in=first of a pass")
+        with_dropout, without = after_one_more(run), after_one_more(run, "model.dropout=0")
+        assert equal(mine, with_dropout if step % 3 == 0 else without)
+        assert not equal(with_dropout, without)
+
+
 def test_a_run_is_compared_with_the_predictions_of_others(tmp_path):
     words = ["task.d=5", "task.span=1", "task.groups=2", "task.sequences=60", "model.heads=2", "train.max_steps=4"]
     store = Store(tmp_path)

@@ -10,7 +10,7 @@ therefore padded with zeros to 256 columns, which changes no number; normalisati
 """
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import ConfigDict, Field
@@ -40,6 +40,9 @@ class PostNorm:
     width: Annotated[int, Field(ge=1, le=65_536)] = 255  # of the residual stream
     mlp: Annotated[int, Field(ge=1, le=65_536)] = 64  # width of the perceptron
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share of values that is left out in training
+    #: In which updates: all, or the first of each pass over the data. The authors' public trainer does the latter: its
+    #: validation after every update ends the training mode, which begins again with the next pass.
+    dropout_in: Literal["all", "first of a pass"] = "all"
     context: Annotated[int, Field(ge=0, le=65_536)] = 0  # tokens of a window; 0: the whole sequence
 
     def build(self, task: Task, rng: torch.Generator) -> "PostNormModule":

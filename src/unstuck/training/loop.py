@@ -118,6 +118,8 @@ class Run:
             raise ValueError("a run with a schedule needs the `repetition` that follows it")
         self.repetition = repetition or ConstantRepetition(self.task)
         self.dropout = getattr(spec.model, "dropout", 0) > 0
+        once_a_pass = getattr(spec.model, "dropout_in", "all") == "first of a pass"
+        self.dropout_every = self.task.steps_a_pass(spec.train.batch) if once_a_pass else 1  # updates
         self.model.eval()  # but in a training step
         self.data = stream(spec.seed, "data", self.device)
         self.evaluator = Evaluator(spec, self.model, world, self.device, references)
@@ -155,7 +157,7 @@ class Run:
         )
         self.evaluating += time.perf_counter() - begun
         batch = self._batch()
-        self.model.train()
+        self.model.train(self.step % self.dropout_every == 0)  # what training mode changes here is dropout
         if self.dropout:  # its noise follows from the step alone, so that a resumed run has the same
             torch.manual_seed(stream_seed(self.spec.seed, f"dropout {self.step}"))
         outputs = self.model(batch.inputs)

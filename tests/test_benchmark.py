@@ -228,7 +228,8 @@ def test_a_law_without_censored_runs_is_almost_certain_of_the_event():
 def answers(rows, entrant="e", name="g", since=0.0):
     """A table of answers: run, step, event, last, median, low, high, soon."""
     columns = ["run_id", "step", "event", "last", "median", "low", "high", "soon"]
-    return pd.DataFrame(rows, columns=columns).assign(entrant=entrant, group=name, setting="s", since=since)
+    about = {"entrant": entrant, "group": name, "setting": "s", "since": since, "unlike": math.nan}
+    return pd.DataFrame(rows, columns=columns).assign(**about)
 
 
 def test_every_run_has_one_vote():
@@ -298,6 +299,26 @@ def test_rank_correlation_is_spearmans_over_runs_of_one_setting():
     found = Row("e", scores(answers(rows)))
     assert found.value("g", "rank correlation", "setting 1") == pytest.approx(spearmanr(events, said).statistic)
     assert math.isnan(Row("e", scores(answers(rows[:7]))).value("g", "rank correlation", "setting 1"))
+
+
+def test_two_entrants_are_ranked_at_the_moment_when_one_of_them_first_answers():
+    """`ours` ranks all events rightly at that moment, and wrongly before; `rule` is right in one setting of two."""
+    rng, nan = np.random.default_rng(1), math.nan
+    parts = []
+    for setting in ("a", "b"):
+        events = rng.permutation(np.linspace(100, 200, 10))
+        for i, event in enumerate(events):
+            run, wrong = f"{setting}{i}", 1e4 - event
+            ours = [(run, 40.0, event, 300.0, wrong, nan, nan, nan), (run, 60.0, event, 300.0, event, nan, nan, nan)]
+            early = (run, 40.0, event, 300.0, nan, nan, nan, nan)
+            rule = [early, (run, 60.0, event, 300.0, event if setting == "a" else wrong, nan, nan, nan)]
+            parts += [answers(ours, "ours").assign(setting=setting), answers(rule, "rule").assign(setting=setting)]
+    table = pd.concat(parts, ignore_index=True)
+    mine, theirs, difference = scoring.paired_ranks(table, "ours", "rule")
+    assert (mine.value, theirs.value, difference.value, mine.runs) == pytest.approx((1, 0, 1, 20))
+    assert (mine.low, mine.high, difference.low) == pytest.approx((1, 1, 1))
+    silent = table.assign(median=table["median"].where((table["entrant"] == "rule") | (table["step"] < 60)))
+    assert math.isnan(scoring.paired_ranks(silent, "ours", "rule")[0].value)  # all say twice the same step
 
 
 def test_the_bootstrap_resamples_runs():

@@ -281,6 +281,7 @@ def test_after_an_exit_scores_count_steps_from_the_new_level():
     rows = [("a", 40.0, 100.0, 500.0, 110.0, 90.0, 120.0, 0.9), ("a", 70.0, nan, 80.0, nan, nan, nan, 0.2)]
     later = [(run, *(1000 + x for x in steps), soon) for run, *steps, soon in rows]
     found, again = scores(answers(rows)), scores(answers(later, since=1000.0))
+    again = again[again["part"] != scoring.LATER].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, again)
 
 
@@ -289,6 +290,19 @@ def test_a_run_that_cannot_emerge_again_is_judged_after_its_exit():
     before = ("a", 40.0, 100.0, NEVER, 110.0, 90.0, 120.0, 0.9)
     quiet, alarm = (("a", 200.0, nan, NEVER, nan, nan, nan, p) for p in (0.1, 0.9))
     assert [Row("e", scores(answers([before, at]))).value("g", "alarm") for at in (quiet, alarm)] == [0.0, 1.0]
+
+
+def test_moments_after_an_exit_have_scores_of_their_own():
+    nan = math.nan
+    early = answers([("a", 40.0, 100.0, 500.0, 110.0, 90.0, 120.0, 0.9), ("b", 40.0, nan, NEVER, nan, nan, nan, 0.9)])
+    late = answers([("a", 240.0, 300.0, 500.0, 350.0, 320.0, 360.0, 0.9), ("b", 240.0, nan, NEVER, 300, 280, 320, 0.1)])
+    table = pd.concat([early, late.assign(since=200.0)])
+    learns, never = (Row("e", scores(table[table["run_id"] == run])) for run in "ab")
+    part = "after an exit"
+    assert [learns.value("g", "error", p) for p in ("30-50%", part)] == pytest.approx([math.sqrt(1.1 * 1.5) - 1, 0.5])
+    assert [learns.value("g", "coverage", p) for p in (scoring.ALL, part)] == [0.5, 0.0]
+    assert [never.value("g", "alarm", p) for p in (scoring.ALL, part)] == [1.0, 0.0]
+    assert [never.value("g", "end named", p) for p in (scoring.ALL, part)] == [1.0, 1.0]
 
 
 def test_rank_correlation_is_spearmans_over_runs_of_one_setting():

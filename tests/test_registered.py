@@ -46,6 +46,7 @@ def test_as_many_fresh_runs_as_are_asked_for_and_none_too_long(groups):
     hours = [predicted_cost(run.spec).seconds / 3600 for runs in groups.values() for run in runs]
     assert max(hours) <= fresh_runs.LONGEST
     assert 30 < sum(hours) < 36
+    pd.testing.assert_frame_equal(registered.listed(), pd.read_csv(registered.LISTED))
 
 
 def test_no_fresh_run_is_in_the_store(groups):

@@ -1,6 +1,6 @@
 """Test the forecaster on runs that did not exist when it was frozen: list them, freeze, train, score once.
 
-    python tools/registered.py list                              groups, runs, predicted hours
+    python tools/registered.py list                              groups, runs, predicted hours: results/fresh-runs.csv
     python tools/registered.py freeze                            write results/registration.json, to be committed
     python tools/registered.py train --store DIR --minutes 140   from a worktree of that commit, as `make runs` does
     python tools/registered.py score --store DIR                 from the same worktree: results/registered.csv
@@ -41,6 +41,7 @@ from unstuck.runner.cost import predicted_cost
 from unstuck.store.store import Store
 
 FILE, TABLE = results.RESULTS / "registration.json", results.RESULTS / "registered.csv"
+LISTED = results.RESULTS / "fresh-runs.csv"
 EXCLUDED = "runs without a moment at which an event lies ahead: they diverged, or their loss never stood at a level"
 MODEL, RULE = "survival model", PreviousToken.name
 
@@ -242,12 +243,19 @@ def score(store: Store, file: Path = FILE, out: Path = TABLE) -> pd.DataFrame:
 
 
 def listed() -> pd.DataFrame:
-    """Runs and predicted hours of each group."""
+    """Runs and predicted hours of each group, and of all."""
     rows = []
     for name, runs in fresh_runs().items():
         hours = [predicted_cost(run.spec).seconds / 3600 for run in runs]
         rows.append({"group": name, "runs": len(runs), "hours": sum(hours), "longest": max(hours)})
-    return pd.DataFrame(rows)
+    found = pd.DataFrame(rows)
+    total = {
+        "group": ALL,
+        "runs": found["runs"].sum(),
+        "hours": found["hours"].sum(),
+        "longest": found["longest"].max(),
+    }
+    return pd.concat([found, pd.DataFrame([total])], ignore_index=True).round(2)
 
 
 def train(groups: dict[str, list[TieredRun]], store: Path, minutes: float, workers: int) -> None:
@@ -265,10 +273,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.what == "list":
         found = listed()
-        print(
-            found.to_string(index=False, float_format="%.2f"),
-            f"\n{found['runs'].sum()} runs, {found['hours'].sum():.1f} hours",
-        )
+        found.to_csv(LISTED, index=False)
+        print(found.to_string(index=False))
     elif arguments.what == "freeze":
         print(f"registered at commit {freeze().commit}; commit {FILE.name}")
     elif arguments.store is None or results.ROOT in arguments.store.resolve().parents:

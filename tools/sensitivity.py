@@ -68,7 +68,6 @@ COLUMNS = (
     ("answered recall", "recall", "answered", "from 15%"),
     ("alarms negative control", "negative control", "alarm", "all"),
     ("alarms drift", "drift", "alarm", "all"),
-    ("alarms floor", "floor", "alarm", "all"),
 )
 
 

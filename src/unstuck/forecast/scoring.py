@@ -38,7 +38,7 @@ ALARM = 0.5  # probability
 RESAMPLES, SEED, LEVEL = 200, 0, 0.95  # of the bootstrap over runs
 EARLIEST = 1e-9  # steps at which a stated end counts if it lies before the first one
 LEAST_RUNS = 8  # of one setting, for a rank correlation
-ALL = "all"
+ALL, LATER = "all", "after an exit"  # parts of the moments
 
 
 class Score(NamedTuple):
@@ -158,8 +158,9 @@ def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
     """Measure, part of the moments, a value for each run, and how runs are put together."""
     if np.isinf(part["last"]).all():  # runs that cannot emerge, or not again
         part = part[part["event"].isna()]
-        yield "alarm", ALL, _by_run(part, part["alarm"], "max"), "mean"
-        yield "end named", ALL, _by_run(part, part["median"].notna().astype(float), "max"), "mean"
+        for name, mine in ((ALL, part), (LATER, part[part["since"] > 0])):
+            yield "alarm", name, _by_run(mine, mine["alarm"], "max"), "mean"
+            yield "end named", name, _by_run(mine, mine["median"].notna().astype(float), "max"), "mean"
         yield from _reliability(part)
         return
     for column, measure in (("error", "error"), ("error_of_all", "error of all")):
@@ -171,6 +172,10 @@ def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
     yield "coverage", ALL, _by_run(part, part["inside"], "mean"), "mean"
     for name, which in _elapsed(part["stated"]):
         yield "coverage", name, _by_run(part[which], part.loc[which, "inside"], "mean"), "mean"
+    later = part[part["since"] > 0]
+    yield "error", LATER, np.expm1(_by_run(later, later["error"], "median")), "median"
+    for measure, column in (("coverage", "inside"), ("answered", "answered")):
+        yield measure, LATER, _by_run(later, later[column], "mean"), "mean"
     yield "unlike", ALL, _by_run(part, part["unlike"], "mean"), "mean"
     yield "too soon", ALL, _by_run(part, part["too_soon"], "mean"), "mean"
     yield "lead", ALL, _leads(part), "median"

@@ -41,7 +41,7 @@ NEVER = {
 }
 RUNS = (
     *("regression", LARGER, "regression, p > 0", "regression, layer norm", "regression, SGD", "recall"),
-    *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains"),
+    *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains", "text, layer norm"),
 )
 FEW_ANSWERS, FEW_RUNS = 1 / 3, 5  # below which an error is not drawn; of runs, not claimed
 UNLIKELY, LIKELY = "0%-10%", "90%-100%"

@@ -101,7 +101,7 @@ COLUMNS = (
     ("lead", "regression", "lead", ALL),
     ("alarms: cannot emerge", "negative control", "alarm", ALL),
     ("alarms: drift", "drift", "alarm", ALL),
-    ("alarms: after the last exit", "floor", "alarm", ALL),
+    ("alarms: at the last level", "floor", "alarm", ALL),
 )
 
 

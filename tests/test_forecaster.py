@@ -437,7 +437,7 @@ def test_every_outcome_has_the_same_keys_and_a_sentence():
     """A forecast in JSON: the keys of the contract, and those of earlier versions."""
     keys = {"outcome", "step", "interval", "probability", "event", "evidence", "calibration", "now", "signal", "sign"}
     keys |= {"elapsed", "level", "left", "over", "diverged", "tells_from", "formed", "seen", "refuted"}
-    keys |= {"since", "loss", "slope", "emerged", "head"}
+    keys |= {"since", "loss", "slope", "emerged", "head", "counted_from"}
     notes = Notes(usable_from=22.0, loss=LossNotes(3, 0.5, 1.0, 0.6))
     distribution = Survival(50.0, math.log(90), 0.1, 0.9)
     for outcome in Outcome:

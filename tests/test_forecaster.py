@@ -21,7 +21,7 @@ from unstuck.errors import BadInput
 from unstuck.forecast import Event, ExitRule, Forecast, Outcome
 from unstuck.forecast.features import HISTORY, KINDS, NAMES, Evidence, available, gain
 from unstuck.forecast.model import shipped
-from unstuck.forecast.outcome import LossNotes, Notes
+from unstuck.forecast.notes import LossNotes, Notes
 from unstuck.forecast.runs import drifting
 from unstuck.forecast.sources import read_curve
 from unstuck.forecast.survival import Survival

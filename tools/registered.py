@@ -30,7 +30,16 @@ from fresh_runs import NEVER, RANDOM_TOKENS, fresh_runs
 from unstuck.errors import BadInput
 from unstuck.forecast import Outcome, benchmark, scoring
 from unstuck.forecast.benchmark import Benchmark, Split
-from unstuck.forecast.entrants import Fits, LossLine, PreviousToken, ProgressLaw, SizesLaw, SurvivalModel, TwiceElapsed
+from unstuck.forecast.entrants import (
+    Entrant,
+    Fits,
+    LossLine,
+    PreviousToken,
+    ProgressLaw,
+    SizesLaw,
+    SurvivalModel,
+    TwiceElapsed,
+)
 from unstuck.forecast.features import KINDS
 from unstuck.forecast.model import shipped
 from unstuck.forecast.runs import CONTROL, MeasuredRun, finished_runs
@@ -160,7 +169,7 @@ class FreshBenchmark(Benchmark):
 def answers(runs: list[MeasuredRun], fitted: list[MeasuredRun], groups: Mapping[str, str]) -> pd.DataFrame:
     """What the entrants say of the fresh runs."""
     law = SizesLaw()
-    asked = [TwiceElapsed(), LossLine(), PreviousToken(), ProgressLaw(), law]
+    asked: list[Entrant] = [TwiceElapsed(), LossLine(), PreviousToken(), ProgressLaw(), law]
     asked += [FrozenModel(MODEL), FrozenModel(f"{MODEL} and law", law)]
     known = [replace(run, family=CONTROL) if groups[run.run_id] == NEVER else run for run in runs]
     return FreshBenchmark(known, [], fitted, groups).answers(asked)

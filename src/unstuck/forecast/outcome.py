@@ -12,7 +12,6 @@ from unstuck.drawing import as_html, axes, draw_probability, figure_of, mark_for
 from unstuck.errors import InvalidCombination
 
 from .events import Event
-from .notes import LossNotes as LossNotes  # those of a forecast are imported from here
 from .notes import Notes, Outcome
 from .sentences import sentence
 from .survival import Survival

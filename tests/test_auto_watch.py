@@ -19,7 +19,7 @@ from unstuck.attach.line import Line
 from unstuck.attach.pace import AHEAD, Pace
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster, Outcome
-from unstuck.forecast.outcome import Notes
+from unstuck.forecast.notes import Notes
 from unstuck.store.store import RunDirectory
 
 

@@ -228,7 +228,8 @@ def test_a_law_without_censored_runs_is_almost_certain_of_the_event():
 def answers(rows, entrant="e", name="g", since=0.0):
     """A table of answers: run, step, event, last, median, low, high, soon."""
     columns = ["run_id", "step", "event", "last", "median", "low", "high", "soon"]
-    return pd.DataFrame(rows, columns=columns).assign(entrant=entrant, group=name, setting="s", since=since)
+    about = {"entrant": entrant, "group": name, "setting": "s", "since": since, "unlike": math.nan}
+    return pd.DataFrame(rows, columns=columns).assign(**about)
 
 
 def test_every_run_has_one_vote():
@@ -280,6 +281,7 @@ def test_after_an_exit_scores_count_steps_from_the_new_level():
     rows = [("a", 40.0, 100.0, 500.0, 110.0, 90.0, 120.0, 0.9), ("a", 70.0, nan, 80.0, nan, nan, nan, 0.2)]
     later = [(run, *(1000 + x for x in steps), soon) for run, *steps, soon in rows]
     found, again = scores(answers(rows)), scores(answers(later, since=1000.0))
+    again = again[again["part"] != scoring.LATER].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, again)
 
 
@@ -290,6 +292,19 @@ def test_a_run_that_cannot_emerge_again_is_judged_after_its_exit():
     assert [Row("e", scores(answers([before, at]))).value("g", "alarm") for at in (quiet, alarm)] == [0.0, 1.0]
 
 
+def test_moments_after_an_exit_have_scores_of_their_own():
+    nan = math.nan
+    early = answers([("a", 40.0, 100.0, 500.0, 110.0, 90.0, 120.0, 0.9), ("b", 40.0, nan, NEVER, nan, nan, nan, 0.9)])
+    late = answers([("a", 240.0, 300.0, 500.0, 350.0, 320.0, 360.0, 0.9), ("b", 240.0, nan, NEVER, 300, 280, 320, 0.1)])
+    table = pd.concat([early, late.assign(since=200.0)])
+    learns, never = (Row("e", scores(table[table["run_id"] == run])) for run in "ab")
+    part = "after an exit"
+    assert [learns.value("g", "error", p) for p in ("30-50%", part)] == pytest.approx([math.sqrt(1.1 * 1.5) - 1, 0.5])
+    assert [learns.value("g", "coverage", p) for p in (scoring.ALL, part)] == [0.5, 0.0]
+    assert [never.value("g", "alarm", p) for p in (scoring.ALL, part)] == [1.0, 0.0]
+    assert [never.value("g", "end named", p) for p in (scoring.ALL, part)] == [1.0, 1.0]
+
+
 def test_rank_correlation_is_spearmans_over_runs_of_one_setting():
     rng = np.random.default_rng(3)
     events = rng.uniform(100, 200, 12)
@@ -298,6 +313,26 @@ def test_rank_correlation_is_spearmans_over_runs_of_one_setting():
     found = Row("e", scores(answers(rows)))
     assert found.value("g", "rank correlation", "setting 1") == pytest.approx(spearmanr(events, said).statistic)
     assert math.isnan(Row("e", scores(answers(rows[:7]))).value("g", "rank correlation", "setting 1"))
+
+
+def test_two_entrants_are_ranked_at_the_moment_when_one_of_them_first_answers():
+    """`ours` ranks all events rightly at that moment, and wrongly before; `rule` is right in one setting of two."""
+    rng, nan = np.random.default_rng(1), math.nan
+    parts = []
+    for setting in ("a", "b"):
+        events = rng.permutation(np.linspace(100, 200, 10))
+        for i, event in enumerate(events):
+            run, wrong = f"{setting}{i}", 1e4 - event
+            ours = [(run, 40.0, event, 300.0, wrong, nan, nan, nan), (run, 60.0, event, 300.0, event, nan, nan, nan)]
+            early = (run, 40.0, event, 300.0, nan, nan, nan, nan)
+            rule = [early, (run, 60.0, event, 300.0, event if setting == "a" else wrong, nan, nan, nan)]
+            parts += [answers(ours, "ours").assign(setting=setting), answers(rule, "rule").assign(setting=setting)]
+    table = pd.concat(parts, ignore_index=True)
+    mine, theirs, difference = scoring.paired_ranks(table, "ours", "rule")
+    assert (mine.value, theirs.value, difference.value, mine.runs) == pytest.approx((1, 0, 1, 20))
+    assert (mine.low, mine.high, difference.low) == pytest.approx((1, 1, 1))
+    silent = table.assign(median=table["median"].where((table["entrant"] == "rule") | (table["step"] < 60)))
+    assert math.isnan(scoring.paired_ranks(silent, "ours", "rule")[0].value)  # all say twice the same step
 
 
 def test_the_bootstrap_resamples_runs():

@@ -18,7 +18,7 @@ from unstuck import DiversitySchedule
 from unstuck.config import load_spec
 from unstuck.errors import BadInput
 from unstuck.forecast import Event, Forecast, Forecaster, Outcome
-from unstuck.forecast.outcome import Notes
+from unstuck.forecast.notes import Notes
 from unstuck.forecast.survival import Survival
 from unstuck.papers.emergence import schedule as figure
 from unstuck.papers.finished import Finished

@@ -18,7 +18,7 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecast, Outcome, prior, sources
 from unstuck.forecast.loss import diverged, from_loss
-from unstuck.forecast.outcome import LossNotes, Notes
+from unstuck.forecast.notes import LossNotes, Notes
 from unstuck.forecast.prior import prior_of
 from unstuck.forecast.runs import finished_runs
 from unstuck.forecast.sources import read_curve

@@ -12,7 +12,7 @@ from unstuck.attach.optuna_pruner import VetoPruner
 from unstuck.attach.ray_tune import VetoScheduler, VetoStopper
 from unstuck.attach.veto import EXIT_PROBABILITY, exit_probability
 from unstuck.forecast import Forecast, Outcome
-from unstuck.forecast.outcome import Notes
+from unstuck.forecast.notes import Notes
 from unstuck.forecast.survival import Survival
 
 AHEAD = Survival(now=100, mean=5.3, spread=0.1, probability=0.9)  # the median is step 200

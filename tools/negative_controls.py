@@ -4,7 +4,8 @@ Their learning rate is 0, or their targets belong to another sequence, or their 
 are trained for 1,200 steps at T = 32, d = 16, where the real task emerges within some 500. A hundred more are small
 Transformers on random tokens, watched for 300 steps, whose relevant tokens are named at random: with few tokens and
 little data, their attention drifts more. The runs `floor ...` have noise added to their targets: they emerge, and then
-stand at a loss that cannot fall any more. Runs that the file has are not repeated.
+stand at a loss that cannot fall any more; their model is smaller, which is six times as fast. Runs that the file has
+are not repeated.
 """
 
 import math
@@ -12,15 +13,17 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
+from shuffled_targets import Shuffled
 from torch import nn
 
 from unstuck.attach import Watch
 from unstuck.columns import STEP, TEST_LOSS, place, renamed
 from unstuck.config.run import OptimSpec, RunSpec, TrainSpec
+from unstuck.curve import Curve
+from unstuck.forecast import Forecast, Forecaster
 from unstuck.models.transformer import Transformer
 from unstuck.runner.memory import keep_freed_memory
 from unstuck.tasks.single_location import SingleLocation
@@ -29,15 +32,6 @@ from unstuck.training.loop import Run
 
 OUT = Path(__file__).parents[1] / "results" / "negative_controls.csv"
 STEPS = 1200
-
-
-@config
-class Shuffled(SingleLocation):
-    """Every target belongs to another sequence of the batch."""
-
-    def sample(self, n: int, rng: torch.Generator, world: World) -> Batch:
-        batch = super().sample(n, rng, world)
-        return batch._replace(targets=batch.targets.roll(1, 0))
 
 
 @config
@@ -75,14 +69,15 @@ KINDS: list[tuple[str, type[SingleLocation], float, int]] = [
 ]
 
 
-FLOOR_SIZES, NOISES, FLOOR_SEEDS = [(8, 4), (12, 8), (16, 8), (16, 16)], [0.5, 1.0, 2.0], 4
+FLOOR_SIZES, NOISES, FLOOR_SEEDS = [(8, 4), (12, 8), (16, 8), (16, 16)], [0.5, 1.0, 2.0], 2
+SMALL, SMALL_LR = Transformer(width=64, qk=16), 3e-4  # of the runs that stand at a floor for most of their steps
 
 
-def specs() -> dict[tuple[str, int], tuple[SingleLocation, float]]:
-    """Task and learning rate of every run, by kind and seed."""
-    never = {(name, seed): (task(T=32, d=16), lr) for name, task, lr, seed in KINDS}
+def specs() -> dict[tuple[str, int], RunSpec]:
+    """Every run, by kind and seed."""
+    never = {(name, seed): _spec(task(T=32, d=16), Transformer(), lr, seed) for name, task, lr, seed in KINDS}
     floors = {
-        (f"floor T={T} d={d} noise={noise:g}", seed): (Noisy(T=T, d=d, noise=noise), 1e-4)
+        (f"floor T={T} d={d} noise={noise:g}", seed): _spec(Noisy(T=T, d=d, noise=noise), SMALL, SMALL_LR, seed)
         for T, d in FLOOR_SIZES
         for noise in NOISES
         for seed in range(FLOOR_SEEDS)
@@ -90,20 +85,22 @@ def specs() -> dict[tuple[str, int], tuple[SingleLocation, float]]:
     return never | floors
 
 
-def curve(run: tuple[str, int]) -> pd.DataFrame:
-    keep_freed_memory()
-    name, seed = run
-    task, lr = specs()[run]
-    spec: Any = RunSpec(
+def _spec(task: SingleLocation, model: Transformer, lr: float, seed: int) -> RunSpec:
+    return RunSpec(
         task_name="single_location",
         task=task,
         model_name="transformer",
-        model=Transformer(),
+        model=model,
         optim=OptimSpec(lr=lr),
         train=TrainSpec(max_steps=STEPS),
         seed=seed,
     )
-    return Run(spec).advance().curve.to_frame().assign(kind=name, seed=seed)
+
+
+def curve(run: tuple[str, int]) -> pd.DataFrame:
+    keep_freed_memory()
+    name, seed = run
+    return Run(specs()[run]).advance().curve.to_frame().assign(kind=name, seed=seed)
 
 
 RANDOM, SEEDS = "random tokens", 100
@@ -129,6 +126,12 @@ def random_tokens(seed: int, steps: int = 300) -> pd.DataFrame:
     table = watch.curve.to_frame().rename(columns={"loss": TEST_LOSS})
     kept = [c for c in table if c in (STEP, TEST_LOSS) or ((at := place(c)) and at[0] in ("attention", "selectivity"))]
     return table[kept].assign(kind=RANDOM, seed=seed)
+
+
+def forecasts(seed: int) -> list[Forecast]:
+    """What is said of such a model at each row, for seeds that nothing was fitted on or chosen with."""
+    curve = Curve.from_frame(random_tokens(seed), "watch")
+    return [Forecaster().predict(curve.truncate(step)) for step in curve.steps]
 
 
 def main() -> int:

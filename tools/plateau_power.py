@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from unstuck.curve import Curve
 from unstuck.forecast.loss import from_loss
-from unstuck.forecast.outcome import Outcome
+from unstuck.forecast.notes import Outcome
 from unstuck.forecast.plateau import PlateauTest
 
 Values = NDArray[np.float64]

@@ -23,24 +23,41 @@ from unstuck.forecast.scoring import Row, scores
 from unstuck.forecast.survival import Survival
 
 OUT = ROOT / "results" / "forecast-sensitivity.csv"
-HORIZON, CONFIDENCE = Forecaster().horizon, Forecaster().confidence
 
 
 @dataclass(frozen=True)
 class Constants:
     """The constants of the forecaster, at the values that are shipped."""
 
-    horizon: float = HORIZON
+    horizon: float = Forecaster().horizon
+    confidence: float = Forecaster().confidence
     fall: float = ExitRule().fall
+    noises: float = ExitRule().noises
+    faint: float = features.FAINT
     faint_gain: float = features.FAINT_GAIN
     penalty: float = fitting.PENALTY
+    widest: float = model.WIDEST
+
+    @property
+    def of_moments(self) -> tuple[float, ...]:
+        """Those that change events and features."""
+        return self.fall, self.noises, self.faint, self.faint_gain
+
+    @property
+    def of_fit(self) -> tuple[float, ...]:
+        """Those that change the fitted model."""
+        return *self.of_moments, self.penalty, self.widest
 
 
 CHANGES = {
     "horizon": (1.5, 3, 6),
+    "confidence": (0.25, 0.5, 0.75),
     "fall": (0.1, 0.2, 0.4),
+    "noises": (2.5, 5, 10),
+    "faint": (0.03, 0.1, 0.3),
     "faint_gain": (0.01, 0.03, 0.1),
     "penalty": (0.001, 0.01, 0.1),
+    "widest": (3, 4, 6),
 }
 COLUMNS = (
     ("error regression", "regression", "error", "from 30%"),
@@ -59,31 +76,39 @@ class Sensitivity:
 
     def __init__(self, runs: list[MeasuredRun]) -> None:
         self.runs = runs
-        self.known: dict[tuple[float, float, float], pd.DataFrame] = {}
-        self.tables: dict[tuple[float, float], pd.DataFrame] = {}
+        self.known: dict[tuple[float, ...], pd.DataFrame] = {}
+        self.tables: dict[tuple[float, ...], pd.DataFrame] = {}
 
     def answers(self, constants: Constants) -> pd.DataFrame:
         """As `Benchmark.answers`, of the model with these constants."""
         table = self._left_out(constants)
         rows = []
         for row in table.itertuples(index=False):
-            survival = Survival(row.step, np.log(row.step) + row.mean, row.spread, row.probability)
-            stated = survival.by(constants.horizon * row.step) >= CONFIDENCE
+            mean = np.log(row.step - row.since) + row.mean
+            survival = Survival(row.step, mean, row.spread, row.probability, row.since)
+            stated = survival.within(constants.horizon) >= constants.confidence
             answer = (survival.median, *survival.interval(0.8)) if stated else (np.nan,) * 3
             rows.append((*answer, survival.soon))
-        said = pd.DataFrame(rows, columns=["median", "low", "high", "soon"], index=table.index)
-        return pd.concat([table[["group", "setting", "run_id", "step", "event", "last"]], said], axis=1)
+        said = pd.DataFrame(rows, columns=["median", "low", "high", "soon"], index=table.index).assign(unlike=np.nan)
+        return pd.concat([table[["group", "setting", "run_id", "since", "step", "event", "last"]], said], axis=1)
 
     def _left_out(self, constants: Constants) -> pd.DataFrame:
-        key = constants.fall, constants.faint_gain, constants.penalty
+        key, of_moments = constants.of_fit, constants.of_moments
         if key not in self.known:
             with ExitStack() as changed:
-                for module in (features, model):
-                    changed.enter_context(patch.object(module, "FAINT_GAIN", constants.faint_gain))
-                changed.enter_context(patch.object(fitting, "PENALTY", constants.penalty))
-                if key[:2] not in self.tables:
-                    self.tables[key[:2]] = moments_table(self.runs, "attention", ExitRule(fall=constants.fall))
-                table = self.tables[key[:2]]
+                for module, name, value in (
+                    (features, "FAINT", constants.faint),
+                    (features, "FAINT_GAIN", constants.faint_gain),
+                    (model, "FAINT_GAIN", constants.faint_gain),
+                    (model, "WIDEST", constants.widest),
+                    (fitting, "WIDEST", constants.widest),
+                    (fitting, "PENALTY", constants.penalty),
+                ):
+                    changed.enter_context(patch.object(module, name, value))
+                if of_moments not in self.tables:
+                    rule = ExitRule(fall=constants.fall, noises=constants.noises)
+                    self.tables[of_moments] = moments_table(self.runs, "attention", rule)
+                table = self.tables[of_moments]
                 found = fitting.left_out(table)
                 factors = np.interp(np.exp(-np.maximum(found["mean"], 0.0)), *fitting.calibrate(table, found))
             names = {run.run_id: group(run) for run in self.runs}

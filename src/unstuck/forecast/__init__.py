@@ -3,6 +3,7 @@
 from .events import CircuitRule, Event, ExitRule
 from .features import KINDS
 from .forecaster import Forecaster
-from .outcome import Forecast, Outcome
+from .notes import Outcome
+from .outcome import Forecast
 
 __all__ = ["KINDS", "CircuitRule", "Event", "ExitRule", "Forecast", "Forecaster", "Outcome"]

@@ -37,13 +37,14 @@ ALARM_SCORE, EVENT_OVER_ALARM = 0.10, 1.19
 
 
 class Prediction(NamedTuple):
-    """The step of the event, an 80% interval, and the probability that it comes before twice the present step; NaN
-    where there is none."""
+    """The step of the event, an 80% interval, the probability that it comes before twice the present step, and whether
+    the run is unlike those of the fit, so that the interval claims no coverage (1 or 0); NaN where there is none."""
 
     median: float = math.nan
     low: float = math.nan
     high: float = math.nan
     soon: float = math.nan
+    unlike: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -227,10 +228,11 @@ class SurvivalModel:
         prior = None if law is None else (math.exp(law.mean), law.spread, law.probability)
         said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(run.evidence)
         soon = math.nan if said.probability is None else said.probability
+        unlike = math.nan if said.notes.calibrated_on is None else float(said.notes.unlike)
         interval = said.interval()
-        return (
-            Prediction(soon=soon) if interval is None or said.step is None else Prediction(said.step, *interval, soon)
-        )
+        if interval is None or said.step is None:
+            return Prediction(soon=soon, unlike=unlike)
+        return Prediction(said.step, *interval, soon, unlike)
 
 
 def entrants(answers: Path) -> list[Entrant]:

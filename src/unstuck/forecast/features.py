@@ -131,7 +131,7 @@ class Evidence:
         learning), gains and fractions of the past are those since then."""
         return replace(self._part(self.steps >= since, self.own_steps >= since), since=since) if since else self
 
-    def _part(self, rows: Array, own: Array) -> "Evidence":
+    def _part(self, rows: NDArray[np.bool_], own: NDArray[np.bool_]) -> "Evidence":
         """Some of the rows."""
         present = [values[rows] for values in self.present]
         return Evidence(

@@ -23,7 +23,8 @@ from .events import Array, CircuitRule, Event, ExitRule, Standing, can_tell, exi
 from .features import KINDS, UNCALIBRATED, Evidence, Kind, available
 from .loss import closed, from_loss, if_diverged
 from .model import Model, shipped
-from .outcome import Forecast, Notes, Outcome
+from .notes import Notes, Outcome
+from .outcome import Forecast
 from .survival import Estimate, Survival, combine
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from unstuck.curve import Curve
 from unstuck.errors import BadInput
 
 from .events import Event, ExitRule, finite_loss
-from .outcome import Forecast, LossNotes, Notes, Outcome
+from .notes import LossNotes, Notes, Outcome
+from .outcome import Forecast
 from .plateau import RECENT_ROWS, PlateauTest, Trend, divergence
 
 

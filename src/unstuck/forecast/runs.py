@@ -76,8 +76,10 @@ def _measured(directory: RunDirectory) -> MeasuredRun | None:
 
 
 def is_fitted_on(run: MeasuredRun) -> bool:
-    """Are models fitted on it? Runs with SGD have few rows, and in Markov chains the relevant tokens change."""
-    return run.settings.get("optim") != "sgd" and not run.family.startswith("markov")
+    """Are models fitted on it? Runs with SGD have few rows, and in Markov chains the relevant tokens change. Runs at a
+    floor are a test: with them in the fit a model learns that a run with one plateau behind it has no other, which
+    stage-wise learning contradicts."""
+    return run.settings.get("optim") != "sgd" and run.family != FLOOR and not run.family.startswith("markov")
 
 
 def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:

@@ -11,6 +11,7 @@
 | stated, happened | probability of the event before twice the present step, and how often it came, in ten bins | mean |
 | alarm | is there an alarm at some time at which a run cannot emerge, or not again? | mean |
 | end named | is there an answer at such a time? | mean |
+| unlike | share of the moments at which the run is said to be unlike those of the fit | mean |
 | too soon | share of intervals that ended before the last step, in a run stopped before an event | mean |
 | rank correlation | of the step stated at the first alarm and the first event, over runs of one setting | mean |
 
@@ -29,14 +30,15 @@ from scipy.stats import rankdata
 from .fitting import EDGES
 
 Array = NDArray[np.float64]
+VERSION = 1  # raised when the same answers get other scores
 GROUPS = [f"{100 * a:.0f}-{b:.0%}" for a, b in itertools.pairwise(EDGES)]  # of fractions elapsed
-FROM = {"from 15%": 0.15, "from 30%": 0.3}
+FROM = {"from 15%": 0.15, "from 30%": 0.3, "from a third": 1 / 3}
 BINS = 10  # of probabilities
 ALARM = 0.5  # probability
 RESAMPLES, SEED, LEVEL = 200, 0, 0.95  # of the bootstrap over runs
 EARLIEST = 1e-9  # steps at which a stated end counts if it lies before the first one
 LEAST_RUNS = 8  # of one setting, for a rank correlation
-ALL = "all"
+ALL, LATER = "all", "after an exit"  # parts of the moments
 
 
 class Score(NamedTuple):
@@ -65,10 +67,16 @@ class Row:
     def __init__(self, entrant: str, found: pd.DataFrame) -> None:
         self.scores = found[found["entrant"] == entrant].set_index(["group", "measure", "part"])
 
+    def numbers(self, group: str, measure: str, part: str = ALL) -> tuple[float, float, float]:
+        """The value and its interval; NaN where there is none."""
+        place = (group, measure, part)
+        found = self.scores.loc[place, ["value", "low", "high"]] if place in self.scores.index else (np.nan,) * 3
+        value, low, high = map(float, found)
+        return value, low, high
+
     def value(self, group: str, measure: str, part: str = ALL) -> float:
         """NaN where there is none."""
-        place = (group, measure, part)
-        return float(self.scores.loc[place, "value"]) if place in self.scores.index else np.nan
+        return self.numbers(group, measure, part)[0]
 
     def runs(self, group: str, measure: str, part: str = ALL) -> int:
         """How many it rests on."""
@@ -77,10 +85,8 @@ class Row:
 
     def shown(self, group: str, measure: str, part: str = ALL) -> str:
         """A share or an error in per cent, with its interval."""
-        if np.isnan(self.value(group, measure, part)):
-            return "–"
-        value, low, high = self.scores.loc[(group, measure, part), ["value", "low", "high"]]
-        return f"{value:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+        value, low, high = self.numbers(group, measure, part)
+        return "–" if np.isnan(value) else f"{value:.0%} ({100 * low:.0f} to {100 * high:.0f})"
 
 
 #: Of the leaderboard: heading, group of runs, measure, part of the moments.
@@ -95,7 +101,7 @@ COLUMNS = (
     ("lead", "regression", "lead", ALL),
     ("alarms: cannot emerge", "negative control", "alarm", ALL),
     ("alarms: drift", "drift", "alarm", ALL),
-    ("alarms: after the last exit", "floor", "alarm", ALL),
+    ("alarms: at the last level", "floor", "alarm", ALL),
 )
 
 
@@ -152,8 +158,9 @@ def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
     """Measure, part of the moments, a value for each run, and how runs are put together."""
     if np.isinf(part["last"]).all():  # runs that cannot emerge, or not again
         part = part[part["event"].isna()]
-        yield "alarm", ALL, _by_run(part, part["alarm"], "max"), "mean"
-        yield "end named", ALL, _by_run(part, part["median"].notna().astype(float), "max"), "mean"
+        for name, mine in ((ALL, part), (LATER, part[part["since"] > 0])):
+            yield "alarm", name, _by_run(mine, mine["alarm"], "max"), "mean"
+            yield "end named", name, _by_run(mine, mine["median"].notna().astype(float), "max"), "mean"
         yield from _reliability(part)
         return
     for column, measure in (("error", "error"), ("error_of_all", "error of all")):
@@ -165,6 +172,11 @@ def _measures(part: pd.DataFrame) -> Iterator[tuple[str, str, Any, str]]:
     yield "coverage", ALL, _by_run(part, part["inside"], "mean"), "mean"
     for name, which in _elapsed(part["stated"]):
         yield "coverage", name, _by_run(part[which], part.loc[which, "inside"], "mean"), "mean"
+    later = part[part["since"] > 0]
+    yield "error", LATER, np.expm1(_by_run(later, later["error"], "median")), "median"
+    for measure, column in (("coverage", "inside"), ("answered", "answered")):
+        yield measure, LATER, _by_run(later, later[column], "mean"), "mean"
+    yield "unlike", ALL, _by_run(part, part["unlike"], "mean"), "mean"
     yield "too soon", ALL, _by_run(part, part["too_soon"], "mean"), "mean"
     yield "lead", ALL, _leads(part), "median"
     yield from _reliability(part)
@@ -213,6 +225,40 @@ def _ranks(part: pd.DataFrame) -> Iterator[Array]:
             yield rows[["said", "event"]].to_numpy(dtype=float).T
 
 
+def paired_ranks(answers: pd.DataFrame, ours: str, rule: str) -> list[Score]:
+    """How well two entrants rank the first events of runs, each at the moment when `rule` first answers before one:
+    Spearman's correlation over runs of one setting, mean over settings; then the difference, over the same resampled
+    runs. Silence of `ours` counts as twice the present step."""
+    said = {name: answers[answers["entrant"] == name].set_index(["run_id", "step"]) for name in (ours, rule)}
+    asked = said[rule].dropna(subset=["median", "event"]).reset_index()
+    first = asked.drop_duplicates("run_id").set_index(["run_id", "step"])
+    mine = said[ours].loc[first.index, "median"].fillna(2 * first.index.to_frame()["step"])
+    steps = np.array([mine, first["median"], first["event"]], dtype=float)
+    rng, settings = np.random.default_rng(SEED), first["setting"].to_numpy()
+    parts = [np.flatnonzero(settings == name) for name in dict.fromkeys(settings)]
+    resampled = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in parts]
+    found = {}
+    for name, row in ((ours, 0), (rule, 1)):
+        values, again = (
+            np.mean([_correlation(steps[[row, 2]][..., runs]) for runs in chosen], axis=0)
+            for chosen in (parts, resampled)
+        )
+        found[name] = (values, again)
+    found[f"{ours} less {rule}"] = tuple(np.subtract(*pair) for pair in zip(found[ours], found[rule], strict=True))
+    return [
+        Score(name, ALL, "rank correlation at the rule's lead", ALL, float(value), *_interval(again), len(first))
+        for name, (value, again) in found.items()
+    ]
+
+
+def _interval(resampled: Array) -> tuple[float, float]:
+    """Of the values of resampled runs."""
+    if not np.isfinite(resampled).any():
+        return np.nan, np.nan
+    low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
 def _score(entrant: str, name: str, measure: str, part: str, values: Array, how: str) -> Score:
     runs = values.shape[-1]
     if not runs:
@@ -220,8 +266,7 @@ def _score(entrant: str, name: str, measure: str, part: str, values: Array, how:
     chosen = np.random.default_rng(SEED).integers(runs, size=(RESAMPLES, runs))
     put_together = {"median": _median, "mean": _mean, "correlation": _correlation}[how]
     value, again = put_together(values), put_together(values[..., chosen])
-    low, high = np.nanquantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if np.isfinite(again).any() else [np.nan] * 2
-    return Score(entrant, name, measure, part, float(value), float(low), float(high), runs)
+    return Score(entrant, name, measure, part, float(value), *_interval(again), runs)
 
 
 def _median(values: Array) -> Any:

@@ -10,7 +10,8 @@ from unstuck.errors import BadInput
 from ._old import old_names
 from .events import Event
 from .loss import diverged
-from .outcome import Forecast, Outcome
+from .notes import Outcome
+from .outcome import Forecast
 from .plain_files import plain_columns
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 Not in the paper: the leaderboard of `unstuck bench forecast`. Above: the median error of forecasts, by the fraction of
 the steps to the exit that had elapsed, on regression and on recall. A point is not drawn if less than a third of the
 questions were answered. Below: how often an event came before twice the present step, against the probability that was
-stated; and the share of runs that cannot emerge, and of curves that only drift, with an alarm at some time. Bars and
-shades are 95% intervals from resampled runs.
+stated; and the share of runs that cannot emerge, of curves that only drift, and of runs that have emerged and cannot
+again, with an alarm at some time. Bars and shades are 95% intervals from resampled runs.
 """
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unstuck.forecast.benchmark import LARGER, results
-from unstuck.forecast.scoring import ALL, BINS, GROUPS, Row, leaderboard
+from unstuck.forecast.scoring import ALL, BINS, GROUPS, LATER, Row, leaderboard
 from unstuck.papers.figure import Claim, Job, Profile, Progress, load
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, RED, legend_outside, panels
@@ -33,10 +34,14 @@ COLOURS = {
     BOTH: BLUE,
 }
 DRAWN = ("regression", "recall")
-NEVER = {"negative control": "runs that cannot emerge", "drift": "curves that only drift"}
+NEVER = {
+    "negative control": "runs that cannot emerge",
+    "drift": "curves that only drift",
+    "floor": "runs at their last level",
+}
 RUNS = (
     *("regression", LARGER, "regression, p > 0", "regression, layer norm", "regression, SGD", "recall"),
-    *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains"),
+    *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains", "text, layer norm"),
 )
 FEW_ANSWERS, FEW_RUNS = 1 / 3, 5  # below which an error is not drawn; of runs, not claimed
 UNLIKELY, LIKELY = "0%-10%", "90%-100%"
@@ -113,7 +118,7 @@ def _draw_alarms(ax: Axes, table: pd.DataFrame) -> None:
                 place = i + (j - len(entrants) / 2) * 0.1
                 ax.bar(place, value, 0.09, color=COLOURS.get(entrant), label=label)
                 ax.plot([place, place], [low, high], color=BLACK, lw=0.8)
-    ax.set_xticks(range(len(NEVER)), NEVER.values())
+    ax.set_xticks(range(len(NEVER)), [textwrap.fill(label, 14) for label in NEVER.values()])
     ax.set(ylabel="share with an alarm at some time", ylim=(0, 1.02))
 
 
@@ -193,6 +198,19 @@ def groups(table: pd.DataFrame) -> pd.DataFrame:
             row |= {f"error {part}": mine.shown(name, "error", part) for part in ("from 15%", "from 30%")}
             row |= {"80% interval holds": mine.shown(name, "coverage")}
             rows.append(row | {"answered": mine.shown(name, "answered", "from 15%")})
+    return pd.DataFrame(rows)
+
+
+def later(table: pd.DataFrame) -> pd.DataFrame:
+    """Every entrant after an exit: on the next exit, and where none can come."""
+    rows, table = [], _read(table)
+    for entrant in _entrants(table):
+        mine = Row(entrant, table)
+        stands = {f"at the last level: {name}": mine.shown("floor", name, LATER) for name in ("alarm", "end named")}
+        runs = f"{mine.runs(ALL, 'answered', LATER)}, {mine.runs('floor', 'alarm', LATER)}"
+        row = {"entrant": entrant, "runs with another exit, without": runs}
+        row |= {f"next exit: {name}": mine.shown(ALL, name, LATER) for name in ("error", "coverage", "answered")}
+        rows.append(row | stands)
     return pd.DataFrame(rows)
 
 

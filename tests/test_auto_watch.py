@@ -463,6 +463,26 @@ def test_rows_since_the_last_report_are_saved_when_a_training_function_returns(t
     assert RunDirectory(tmp_path / "a").curve().steps[-1] == 12
 
 
+def test_a_training_that_turns_to_nan_has_diverged(tmp_path, caplog):
+    """Loss and weights: the attention of later rows is NaN too."""
+    torch.manual_seed(0)
+    model = Tiny()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=5, trackers=())
+    with caplog.at_level(logging.INFO, "unstuck"):
+        for step in range(60):
+            tokens = torch.randint(20, (2, 17))
+            loss = model(tokens[:, :-1], tokens[:, 1:])[1] * (math.nan if step == 30 else 1.0)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert watch.forecast().outcome is Outcome.DIVERGED
+    assert watch._reports._line.loss.outcome is Outcome.DIVERGED
+    assert any(names(record.getMessage(), "diverged") for record in caplog.records)
+    watch.close()
+    assert Forecaster().predict(RunDirectory(watch.out).curve()).outcome is Outcome.DIVERGED
+
+
 def test_a_watch_without_rows_has_no_forecast_yet():
 
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

@@ -287,6 +287,53 @@ def test_the_first_row_is_that_of_the_trial_unless_the_model_has_changed(change,
     assert len(measured) == (2 if change is None else 3)
 
 
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def accumulating(model, passes):
+    for _ in range(passes):
+        tokens = torch.randint(20, (2, 17))
+        model(tokens[:, :-1], tokens[:, 1:])[1].backward()
+
+
+def test_a_watch_that_counts_no_steps_says_once_what_to_pass(tmp_path, caplog):
+    """Also one that nobody keeps: `unstuck.watch(model)`."""
+    model = Tiny()
+    unstuck.watch(model, out=tmp_path / "run", trackers=())
+    accumulating(model, 19)
+    with torch.no_grad():
+        model(torch.zeros(2, 4, dtype=torch.long))
+    assert not warnings_of(caplog)
+    accumulating(model, 30)
+    assert [names(message, "optimizer", "stepped") for message in warnings_of(caplog)] == [True]
+
+
+def test_many_batches_may_make_a_step_of_an_optimiser_or_a_trainer(tmp_path, caplog):
+    model = Tiny()
+    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "a", trackers=())
+    accumulating(model, 40)
+    other = unstuck.watch(model, out=tmp_path / "b", trackers=())
+    other.stepped()
+    accumulating(model, 40)
+    assert not warnings_of(caplog)
+    watch.close()
+    other.close()
+
+
+def test_an_optimiser_of_another_model_is_named_at_once(tmp_path, caplog):
+    model, other = Tiny(), Tiny()
+    watch = unstuck.watch(model, torch.optim.SGD(other.parameters()), out=tmp_path / "run", trackers=())
+    assert [names(message, "optimizer", "model") for message in warnings_of(caplog)] == [True]
+    accumulating(model, 30)
+    assert len(warnings_of(caplog)) == 1
+    watch.close()
+    caplog.clear()
+    watch = unstuck.watch(model, torch.optim.SGD([model.out.weight, *other.parameters()]), out=tmp_path / "part")
+    assert not warnings_of(caplog)
+    watch.close()
+
+
 # -- when it measures
 
 

@@ -28,6 +28,8 @@ SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim 
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
 NO_LOSS = 20  # steps without a loss after which the watch says what it cannot know
+NO_STEP = 20  # forward passes without a counted step after which it says that nothing is recorded
+ACCUMULATED = 1000  # the same with an optimiser of the model, which may accumulate gradients over many batches
 
 
 def watch(model: nn.Module, optimizer: Any = None, **options: Any) -> "AutoWatch":
@@ -89,6 +91,7 @@ class AutoWatch:
         self._options |= {"length": length, "tokens": tokens}
         self._files = RunFiles(None if out is None else Path(out), type(find.runnable(model)).__name__)
         self._losses, self._has_loss, self._start = Losses(), False, self.step
+        self._hook = ModelHook()
         self._handles: list[Any] = []
         self._step_handle: Any = None
         self._uncounted = 0.0  # seconds of a step that are not the watch's
@@ -153,7 +156,7 @@ class AutoWatch:
     # -- what the training loop does
 
     def _attach(self, optimizer: Any) -> None:
-        hook = ModelHook(self._losses, None if self.watch is not None or find.why_sharded(self.model) else FEW)
+        hook = ModelHook(self._losses, None if self.watch is not None or find.why_sharded(self.model) else FEW, NO_STEP)
         self._hook = hook
         self._handles.append(self.model.register_forward_hook(hook, with_kwargs=True))
         if optimizer is None:
@@ -162,6 +165,13 @@ class AutoWatch:
             optimizer = inner  # of Accelerate
         if not hasattr(optimizer, "register_step_post_hook"):
             raise BadInput("optimizer", optimizer, "a torch.optim.Optimizer, or None to call `stepped()` yourself")
+        hook.patience = ACCUMULATED
+        if find.is_of_another_model(optimizer, self.model):
+            hook.patience = None  # this is said instead
+            log.warning(
+                "none of the parameters of this optimizer belongs to the model: its steps are counted, and unless it "
+                "trains the model, pass the optimizer that does, or call `stepped()` after each step"
+            )
         self._step_handle = optimizer.register_step_post_hook(lambda *_: self.stepped())
 
     def loss(self, loss: Any) -> None:
@@ -186,6 +196,7 @@ class AutoWatch:
         """The optimiser has made a step; by default the next one."""
         if self.closed:
             return
+        self.leave_counting()
         began, spent, self._uncounted = self.pace.clock(), self.pace.spent, 0.0
         try:
             self._stepped(self.step + 1 if step is None else step)
@@ -194,6 +205,10 @@ class AutoWatch:
             self.close(last=False, within_step=True)
         # With all that is beside measurements and reports.
         self.pace.spent = spent + self.pace.clock() - began - self._uncounted
+
+    def leave_counting(self) -> None:
+        """Steps are counted, now or by a trainer: there is nothing to warn of."""
+        self._hook.patience = None
 
     def _stepped(self, step: int) -> None:
         if step <= self.step:  # several batches may make one step

@@ -50,6 +50,12 @@ def is_normalised(model: nn.Module) -> bool:
     return any("norm" in type(module).__name__.lower() for module in model.modules())
 
 
+def is_of_another_model(optimizer: Any, model: nn.Module) -> bool:
+    """Has an optimiser parameters, and none of them in common with the model?"""
+    given = {id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"]}
+    return bool(given) and given.isdisjoint(map(id, model.parameters()))
+
+
 def forms(model: nn.Module) -> list[Any]:
     """Ways in which a model may take token indices, (n, T), the likeliest first."""
     try:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unstuck.attach import find
+from unstuck.attach.messages import log
 from unstuck.scalars import number
 
 
@@ -48,12 +49,16 @@ class Losses:
 
 class ModelHook:
     """A forward hook that finds the loss in the model's output, and keeps the first sequences of the first batch. It
-    does nothing in evaluation, without gradients and in compiled code. A copy of the model, or a model that is loaded
-    from a file, gets a hook that does nothing."""
+    does nothing in evaluation, without gradients and in compiled code. After so many passes as its `patience` it warns
+    that no step is counted, unless the watch has set that to None by then. A copy of the model, or a model that is
+    loaded from a file, gets a hook that does nothing."""
 
-    def __init__(self, losses: Losses | None = None, sequences: int | None = None) -> None:
-        self.losses, self.sequences = losses, sequences
+    def __init__(
+        self, losses: Losses | None = None, sequences: int | None = None, patience: int | None = None
+    ) -> None:
+        self.losses, self.sequences, self.patience = losses, sequences, patience
         self.batch: Any = None
+        self._passes = 0
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         if self.losses is None or torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
@@ -63,6 +68,14 @@ class ModelHook:
             self.losses.add_found(loss, share=kwargs.get("num_items_in_batch") is not None)
         if self.sequences is not None:
             self.batch, self.sequences = find.sequences(args, kwargs, self.sequences), None
+        self._passes += 1
+        if self._passes == self.patience:
+            log.warning(
+                "nothing is recorded: after %d forward passes in training no step of the optimiser has been counted; "
+                "pass the optimiser that trains this model, `unstuck.watch(model, optimizer)`, or call `stepped()` of "
+                "the watch after each step",
+                self._passes,
+            )
 
     def __deepcopy__(self, memo: Any) -> "ModelHook":
         return ModelHook()

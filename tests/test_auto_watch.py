@@ -218,6 +218,59 @@ def test_a_model_without_tokens_is_measured_on_its_first_batch(tmp_path, caplog)
     assert any(names(record.getMessage(), "watch.loss") for record in caplog.records)  # how the loss can be given
 
 
+class Encoder(nn.Module):
+    """65 tokens in, 16 classes out, read at the last position, in each place of a list, or as wide as the model is."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.embed, self.pos = nn.Embedding(65, 80), nn.Parameter(torch.zeros(33, 80))
+        self.layer, self.out, self.read = (
+            nn.TransformerEncoderLayer(80, 2, 16, batch_first=True),
+            nn.Linear(80, 16),
+            read,
+        )
+
+    def forward(self, x):
+        hidden = self.layer(self.embed(x) + self.pos[: x.shape[1]])
+        return hidden if self.read == "hidden" else self.out(hidden[:, -1] if self.read == "last" else hidden)
+
+
+@pytest.mark.parametrize("read", ["last", "each", "hidden"])
+def test_a_model_of_other_outputs_than_its_tokens_is_no_language_model(read, tmp_path, caplog):
+    torch.manual_seed(0)
+    model = Encoder(read)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=2, trackers=())
+        for _ in range(4):
+            loss = model(torch.randint(65, (6, 33))).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            watch.loss(loss)
+            optimizer.step()
+    assert watch.curve.measures == ["row_entropy", "distance"]
+    assert any(names(record.getMessage(), "logits", 65) for record in caplog.records)  # why
+    watch.close()
+
+
+@pytest.mark.parametrize(
+    "form", [lambda x: x, lambda x: (None, x), lambda x: {"logits": x}], ids=["own", "tuple", "named"]
+)
+@pytest.mark.parametrize("padded", [0, 7])
+def test_logits_of_every_token_make_a_language_model(form, padded, tmp_path):
+    """The tables of tokens may have more rows than the configuration has tokens."""
+
+    class Formed(Tiny):
+        def forward(self, tokens):
+            return form(super().forward(tokens))
+
+    model = Formed(20 + padded)
+    model.config = {"vocab_size": 20}
+    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "run", trackers=())
+    assert {"induction"} < set(watch.curve.measures)
+    watch.close()
+
+
 def test_accelerate(tmp_path):
     accelerate = pytest.importorskip("accelerate")
     torch.manual_seed(0)

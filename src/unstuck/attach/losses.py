@@ -53,9 +53,7 @@ class ModelHook:
     that no step is counted, unless the watch has set that to None by then. A copy of the model, or a model that is
     loaded from a file, gets a hook that does nothing."""
 
-    def __init__(
-        self, losses: Losses | None = None, sequences: int | None = None, patience: int | None = None
-    ) -> None:
+    def __init__(self, losses: Losses | None = None, sequences: int | None = None, patience: int | None = None) -> None:
         self.losses, self.sequences, self.patience = losses, sequences, patience
         self.batch: Any = None
         self._passes = 0

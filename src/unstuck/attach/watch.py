@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, can_run, each_layer, undisturbed, unwrapped
 from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.attach.language import repeated_row, text_row, token_indices
+from unstuck.attach.language import logits_of, repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
 from unstuck.attach.saving import load_rows, save_rows
 from unstuck.attach.state import State, state_of
@@ -92,6 +92,7 @@ class Watch:
         self.half, self.targets = length // 2, masks(targets, probe)
         self.model, self.probe, self.every, self.attention = model, probe, every, attention
         self.repeated = self.text = None
+        self.logits: int | None = None  # of so many tokens at every position, where the output has them
         if vocabulary is not None:
             known = indices(vocabulary)
             self.largest = int(known.max())
@@ -246,6 +247,8 @@ class Watch:
             raise BadInput(
                 "vocabulary", "given", f"left out: no layer attends from {2 * self.half} tokens to just these"
             )
+        logits = logits_of(output, self.random)
+        self.logits = None if logits is None else logits.shape[2]
         return row | repeated_row(output, self.random)
 
     def _beyond(self) -> str:

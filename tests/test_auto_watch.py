@@ -17,6 +17,7 @@ from refusals import names, refused
 from unstuck.attach.closing import close_freed
 from unstuck.attach.line import Line
 from unstuck.attach.pace import AHEAD, Pace
+from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster, Outcome
 from unstuck.forecast.outcome import Notes
@@ -177,6 +178,54 @@ def test_a_training_is_resumed_and_another_one_is_left_alone(tmp_path):
     status = RunDirectory(tmp_path / "run").status()
     assert status["state"] == "watched"
     assert status["seconds"] > 0
+
+
+def reading(lowest, highest, out, steps=4, model=None, step=0, **options):
+    """A training on some of 40 tokens; also the model as it was before."""
+    torch.manual_seed(0)
+    model = Tiny(40) if model is None else model
+    before = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=out, every=2, step=step, trackers=(), **options)
+    for _ in range(steps):
+        tokens = torch.randint(lowest, highest, (8, 17))
+        optimizer.zero_grad()
+        model(tokens[:, :-1], tokens[:, 1:])[1].backward()
+        optimizer.step()
+    watch.close()
+    return before, watch
+
+
+def test_induction_is_tested_on_tokens_of_the_first_batch(tmp_path):
+    """Of others a model knows nothing. All rows are of this test, that before the first step too."""
+    before, watch = reading(10, 22, tmp_path / "run")
+    assert set(watch.watch.random.unique().tolist()) == set(range(10, 22))
+    assert watch.curve.steps.tolist() == [0, 2, 4]
+    expected = unstuck.Watch(before, vocabulary=range(10, 22), length=16).tried
+    assert {name: watch.rows[0][name] for name in expected} == expected
+    saved = RunDirectory(watch.out)
+    assert saved.status()["probe"] == watch.watch.seen_with
+    assert saved.curve().values(COPY_ADVANTAGE)[0] == expected[COPY_ADVANTAGE]
+
+
+def test_too_few_tokens_of_the_first_batch_or_a_vocabulary_of_the_user_leave_the_test(tmp_path):
+    _, watch = reading(10, 17, tmp_path / "few")  # of 8 in a pass
+    assert watch.watch.random.max() > 30
+    _, watch = reading(10, 22, tmp_path / "given", vocabulary=range(30, 40))
+    assert set(watch.watch.random.unique().tolist()) == set(range(30, 40))
+
+
+def test_a_resumed_watch_goes_on_with_its_test(tmp_path):
+    """Its first batch is another one."""
+    for name, lowest in (("drawn", 10), ("whole", 16)):
+        first, again = (lowest, 22), (20, 40)
+        _, watch = reading(*first, tmp_path / name)
+        _, resumed = reading(*again, tmp_path / name, model=watch.model, step=4)
+        assert resumed.watch.random.equal(watch.watch.random)
+        assert resumed.out == watch.out
+        assert RunDirectory(resumed.out).curve().steps.tolist() == [0, 2, 4, 6, 8]
+    _, anew = reading(20, 40, tmp_path / "drawn")
+    assert anew.watch.random.min() >= 20
 
 
 def test_one_process_of_several_watches(tmp_path, monkeypatch):

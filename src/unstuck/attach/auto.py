@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.attach import find
-from unstuck.attach.choice import batch_watch, chosen_watch, language_watch
+from unstuck.attach.choice import batch_watch, chosen_watch, language_watch, watch_on
 from unstuck.attach.closing import close_at_exit, close_freed, close_later
-from unstuck.attach.losses import Losses, ModelHook
+from unstuck.attach.losses import FirstBatch, Losses, ModelHook
 from unstuck.attach.messages import log, make_visible
 from unstuck.attach.pace import SHORTEST_GAP, Pace
 from unstuck.attach.reports import Reports
 from unstuck.attach.run_files import RunFiles
+from unstuck.attach.sizes import sizes_of
 from unstuck.attach.watch import Watch
 from unstuck.columns import STEP, TRAIN_LOSS, Row
 from unstuck.curve import Curve
@@ -25,6 +26,7 @@ from unstuck.scalars import measure, whole
 
 SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim of 2%, since what follows a measurement,
 # such as caches that must be filled again, is not on that clock
+MOST_TOKENS = 512  # of the first batch from which the induction test is drawn: the most frequent, learnt the earliest
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
 NO_LOSS = 20  # steps without a loss after which the watch says what it cannot know
@@ -49,8 +51,9 @@ class AutoWatch:
     of the training, and nothing that goes wrong with it ends the training: it is said in a warning.
 
     `optimizer` is any optimiser of PyTorch, also one that Accelerate has prepared; without one call `stepped()` after
-    every step. A language model is tested for induction on random sequences of its vocabulary, as in `Watch`; give
-    `vocabulary` if the data use only some of its tokens. `probe`, `targets`, `length`, `tokens` and `attention` are
+    every step. A language model is tested for induction, as in `Watch`, on random sequences of the tokens that occur in
+    its first batch, if these are enough for sequences without repeats, and else of its vocabulary; `vocabulary` names
+    others. `probe`, `targets`, `length`, `tokens` and `attention` are
     those of `Watch`. Without any of them a model that takes no tokens is measured on the first sequences of its first
     batch.
 
@@ -96,6 +99,7 @@ class AutoWatch:
         self._step_handle: Any = None
         self._uncounted = 0.0  # seconds of a step that are not the watch's
         self._said_pause = False
+        self._draws_again = False  # the induction test, from the tokens of the first batch
         self.closed = find.rank() != 0  # the other processes do nothing
         if self.closed:
             return
@@ -119,8 +123,44 @@ class AutoWatch:
             self.watch = chosen_watch(model, self._options)
         else:
             self.watch, _ = language_watch(model)
+            self._draws_again = self.watch is not None
+            self._go_on_with_saved_tokens()
         if self.watch is not None:
             self._begin(self.watch)
+
+    def _go_on_with_saved_tokens(self) -> None:
+        """The test of a training that is resumed is drawn from the tokens that it was drawn from before."""
+        tokens = self._files.saved_tokens() if self._start else None
+        if tokens is not None:
+            self._draw_from(tokens)
+
+    def _draw_from(self, tokens: list[int]) -> bool:
+        """Draw the test for induction from these tokens, if that can be done."""
+        found = None if self.watch is None or self.watch.repeated is None else watch_on(tokens, self.watch)
+        if found is None:
+            return False
+        self.watch, self._files.tokens, self._draws_again = found, tokens, False
+        return True
+
+    def _see(self, batch: Any) -> None:
+        """Draw the test for induction again from the tokens that occur in the first batch, before the model is run on
+        it: a model knows nothing of others, which would hide what it copies. The row so far is made again."""
+        if not self._draws_again or self.closed or self.watch is None:
+            return
+        self._draws_again, old = False, self.watch
+        try:
+            if not self._draw_from(self._tokens_in(batch)):
+                return
+        except Exception as e:  # never a reason to stop training
+            log.warning("induction is tested on the whole vocabulary: %s: %s", type(e).__name__, e)
+            return
+        self._files.mark = self.watch.seen_with
+        given = {name: value for name, value in self.rows[-1].items() if name not in old.tried}
+        self.rows[-1] = {**given, **self.watch.tried}
+
+    def _tokens_in(self, batch: Any) -> list[int]:
+        vocabulary = sizes_of(find.runnable(self.model)).vocabulary
+        return find.tokens_in(batch, vocabulary or 0, MOST_TOKENS)
 
     def _begin(self, watch: Watch) -> None:
         self._files.mark = watch.seen_with
@@ -141,7 +181,8 @@ class AutoWatch:
     def _choose_directory(self) -> None:
         """Once; the rows of the training that is resumed come first."""
         if not self._files.is_chosen:
-            self.rows[:0] = self._files.choose(self.step if self._start else 0)
+            self.rows[:0] = earlier = self._files.choose(self.step if self._start else 0)
+            self._draws_again = self._draws_again and not earlier  # which were measured with the present test
 
     def _from_batch(self, batch: Any) -> None:
         """Make the watch when the first batch has shown how the model is called."""
@@ -151,6 +192,9 @@ class AutoWatch:
             return
         if why:
             log.info("no induction test (%s): entropies are measured, from which no end is predicted", why)
+        self._go_on_with_saved_tokens()
+        if self._files.tokens is None and not self._start:
+            self._draw_from(self._tokens_in(batch))
         self._begin(self.watch)
 
     # -- what the training loop does
@@ -159,6 +203,9 @@ class AutoWatch:
         hook = ModelHook(self._losses, None if self.watch is not None or find.why_sharded(self.model) else FEW, NO_STEP)
         self._hook = hook
         self._handles.append(self.model.register_forward_hook(hook, with_kwargs=True))
+        if self._draws_again:
+            called = find.called_in_training(self.model)
+            self._handles.append(called.register_forward_pre_hook(FirstBatch(self._see), with_kwargs=True))
         if optimizer is None:
             return
         while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
@@ -215,7 +262,7 @@ class AutoWatch:
             return
         if self.pace.trained == 0.0:
             self.pace.begin(self.step)
-        self.step = step
+        self.step, self._draws_again = step, False
         self._losses.step()
         if self.watch is None and self._hook.batch is not None:
             batch, self._hook.batch = self._hook.batch, None
@@ -309,7 +356,7 @@ class AutoWatch:
             return
         if self.rows:
             self._choose_directory()
-        self._reports.make(self.rows, self.step)
+        self._reports.make(self.rows, self.step, is_trial=self._draws_again)
 
     def save(self) -> Path | None:
         """Write the curve to the run directory; None if there is nothing to write, or it cannot be written."""

@@ -1,8 +1,9 @@
 """What `unstuck.watch` measures of a model: attention to the user's targets, induction, or entropies on a batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from unstuck.attach import find
@@ -53,6 +54,20 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
             return None, f"its output has no logits of every position over the {sizes.vocabulary} tokens that it takes"
         why = str(tried[-1])
     return None, why
+
+
+def watch_on(tokens: Sequence[int], watch: Watch) -> Watch | None:
+    """The same test for induction on sequences of these tokens alone; None if they are too few for a pass without
+    repeats, or not the model's."""
+    if len(tokens) < watch.half:
+        return None
+    model, length = watch.model, watch.random.shape[1]
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    try:  # autocast would keep copies of the weights without gradients for the training step that follows
+        with torch.autocast(device, enabled=False):
+            return Watch(model, vocabulary=tokens, length=length, tokens=watch.tokens)
+    except (BadInput, RuntimeError, IndexError):
+        return None
 
 
 def _watches(model: nn.Module, vocabulary: int, length: int) -> Iterator[Watch | str]:

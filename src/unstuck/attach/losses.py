@@ -1,5 +1,8 @@
-"""The loss of a training, without waiting for the device: found in the model's output, or given by the user."""
+"""What a training shows to hooks: its loss, without waiting for the device, if the model's output has one, or as it is
+given by the user; and its first batch."""
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,6 +48,29 @@ class Losses:
         total, steps = self._sum, self._steps
         self._sum, self._steps = None, 0
         return None if total is None else number(total) / steps
+
+
+class FirstBatch:
+    """A hook before the forward pass that shows the model's first batch in training to a watch, once. It is silent in
+    the same places as `ModelHook`, and where a pass is recorded rather than run. It does not keep the watch alive."""
+
+    def __init__(self, show: Callable[[Any], None] | None = None) -> None:
+        self.show = None if show is None else weakref.WeakMethod(show)
+
+    def __call__(self, module: Any, args: Any, kwargs: Any) -> None:
+        if self.show is None or torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
+            return
+        if torch.jit.is_tracing() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+            return
+        show, self.show = self.show(), None
+        if show is not None:
+            show(args if args else kwargs)
+
+    def __deepcopy__(self, memo: Any) -> "FirstBatch":
+        return FirstBatch()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FirstBatch, ()
 
 
 class ModelHook:

@@ -8,6 +8,8 @@ from unstuck.attach.messages import log
 from unstuck.attach.saving import load_rows, save_rows
 from unstuck.columns import Row
 from unstuck.errors import BadInput
+from unstuck.scalars import is_whole
+from unstuck.store.store import RunDirectory
 
 MOST_DIRECTORIES = 1000  # of one name, with a number behind it
 
@@ -18,6 +20,7 @@ class RunFiles:
     def __init__(self, path: Path | None, model: str) -> None:
         self.path, self.model = path, model
         self.mark = ""  # of what is measured
+        self.tokens: list[int] | None = None  # of which the induction test is made, if the first batch has shown them
         self.is_chosen = False
 
     def choose(self, before: int) -> list[Row]:
@@ -37,11 +40,19 @@ class RunFiles:
             self.path = stem.with_name(f"{stem.name}-{again}")
         return []
 
+    def saved_tokens(self) -> list[int] | None:
+        """Those of the training that is resumed, whose test goes on: its first batch may not come again."""
+        found = None if self.path is None else (RunDirectory(self.path).status() or {}).get("tokens")
+        return found if isinstance(found, list) and found and all(map(is_whole, found)) else None
+
     def save(self, rows: Sequence[Row], seconds_per_step: float | None) -> Path | None:
         """Write the rows; None if they cannot be written."""
         assert self.path is not None
+        known = {} if self.tokens is None else {"tokens": self.tokens}
         try:
-            return save_rows(self.path, rows, self.model, self.mark, seconds_per_step=seconds_per_step, alone=True)
+            return save_rows(
+                self.path, rows, self.model, self.mark, seconds_per_step=seconds_per_step, alone=True, known=known
+            )
         except OSError as e:
             log.warning("the curve is not saved: %s", e)
             return None

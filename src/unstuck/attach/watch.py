@@ -98,7 +98,7 @@ class Watch:
             self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
             self.random = torch.cat([part, part], 1)  # (sequences, length)
-            self.repeated = tokens(beside(model, self.random))
+            self.tokens, self.repeated = tokens, tokens(beside(model, self.random))
             self.text = token_indices(probe)
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []

@@ -347,6 +347,9 @@ def test_what_cannot_be_used_is_refused_before_training(field, options, tmp_path
         unstuck.watch(Tiny(), **{"out": tmp_path / "run", **options})
     with refused("model"):
         unstuck.watch("gpt2")
+    model = Tiny()
+    with refused("model", allowed=["optimizer"]):  # the two are swapped
+        unstuck.watch(torch.optim.SGD(model.parameters()), model)
 
 
 def by_step(model):

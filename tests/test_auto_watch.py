@@ -228,6 +228,16 @@ def test_a_resumed_watch_goes_on_with_its_test(tmp_path):
     assert anew.watch.random.min() >= 20
 
 
+def test_a_watch_of_a_language_model_says_what_it_tells(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "unstuck"):
+        reading(10, 22, tmp_path / "language")
+        assert len([r for r in caplog.records if names(r.getMessage(), "induction heads", "loss", "not yet")]) == 1
+        caplog.clear()
+        probe = torch.randint(40, (4, 16))
+        reading(10, 22, tmp_path / "named", probe=probe, targets=probe == probe[:, :1])
+        assert not [r for r in caplog.records if names(r.getMessage(), "induction heads")]
+
+
 def test_one_process_of_several_watches(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     _, watch, _ = train(out=tmp_path / "run")

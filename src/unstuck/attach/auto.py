@@ -173,6 +173,8 @@ class AutoWatch:
         if watch.targets:
             what = "attention to your targets"
         log.info("watching %s in %d layers of %s; the curve is in %s", what, len(layers), self._files.model, self.out)
+        if what == "induction":
+            log.info("the watch tells whether induction heads have formed and whether the loss is flat; not yet when")
         self.report()  # loads what later ones need
         for kind, work in (("look", watch.measure), ("report", self.report)):
             began = self.pace.clock()
@@ -315,7 +317,7 @@ class AutoWatch:
         """Once each: that no loss is seen, and that no measurement is made for long."""
         if step == self._start + NO_LOSS and not self._losses.seen and not self._has_loss:
             induction = self.watch is not None and self.watch.repeated is not None
-            known = "whether and when induction heads form" if induction else "how attention moves"
+            known = "whether induction heads have formed" if induction else "how attention moves"
             log.info(
                 "no loss is seen: the watch shows %s, but not whether the loss is on a plateau; `watch.loss(loss)` in "
                 "the loop gives it",

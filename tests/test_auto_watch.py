@@ -238,6 +238,16 @@ def test_a_watch_of_a_language_model_says_what_it_tells(tmp_path, caplog):
         assert not [r for r in caplog.records if names(r.getMessage(), "induction heads")]
 
 
+def test_a_watch_that_is_closed_late_leaves_the_resumed_one_its_directory(tmp_path):
+    _, first, _ = train(8, out=tmp_path / "run")
+    _, resumed, _ = train(8, out=tmp_path / "run", step=8)
+    first.close(last=False)
+    assert RunDirectory(tmp_path / "run").status()["ended"] is False
+    resumed.close(last=False)
+    assert RunDirectory(tmp_path / "run").status()["ended"] is True
+    assert RunDirectory(tmp_path / "run").curve().steps.tolist() == [0, 4, 8, 12, 16]
+
+
 def test_one_process_of_several_watches(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     _, watch, _ = train(out=tmp_path / "run")

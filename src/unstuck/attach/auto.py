@@ -386,8 +386,11 @@ class AutoWatch:
         try:
             if last and self.watch is not None and self.rows[-1][STEP] != self.step:
                 self._look()
+            self._files.is_ended = True
             if self.rows and self._reports.last != self.step:
                 self.report()
+            elif self.rows:
+                self._files.end(int(self.rows[-1][STEP]))
         except Exception as e:  # such as a full disk at the end of a training
             log.warning("the last rows are not saved: %s: %s", type(e).__name__, e)
         self.closed = True

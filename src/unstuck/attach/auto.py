@@ -83,8 +83,8 @@ class AutoWatch:
         forecaster: Forecaster | None = None,
     ) -> None:
         close_freed()
+        swapped = "; model and optimizer are swapped" if isinstance(optimizer, nn.Module) else ""
         if not isinstance(model, nn.Module):
-            swapped = "; model and optimizer are swapped" if isinstance(optimizer, nn.Module) else ""
             raise BadInput("model", model, f"a torch.nn.Module{swapped}")
         self.model, self.pace = model, Pace(share, every)
         self.step = whole("step", step, 0, 10**15, "the number of steps done before, 0 or more")

@@ -60,7 +60,9 @@ class FirstBatch:
     def __call__(self, module: Any, args: Any, kwargs: Any) -> None:
         if self.show is None or torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
             return
-        if torch.jit.is_tracing() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        if torch._C._get_tracing_state() is not None or (
+            torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        ):
             return
         show, self.show = self.show(), None
         if show is not None:

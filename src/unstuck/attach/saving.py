@@ -30,8 +30,8 @@ def save_rows(
     run.path.mkdir(parents=True, exist_ok=True)
     curve, before = Curve.from_rows(rows).to_frame(), None if alone else run.curve()
     if "loss" in curve and TEST_LOSS not in curve:  # the name that tables and plots of runs use
-        known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
-        curve[TRAIN_LOSS] = known.fillna(curve["loss"])
+        logged = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
+        curve[TRAIN_LOSS] = logged.fillna(curve["loss"])
     if before is not None:
         earlier = before.rows(before.steps < curve["step"].min()).to_frame()
         curve = pd.concat([earlier, curve], ignore_index=True)

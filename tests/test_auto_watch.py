@@ -17,6 +17,7 @@ from refusals import names, refused
 from unstuck.attach.closing import close_freed
 from unstuck.attach.line import Line
 from unstuck.attach.pace import AHEAD, Pace
+from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster, Outcome
 from unstuck.forecast.notes import Notes
@@ -179,6 +180,74 @@ def test_a_training_is_resumed_and_another_one_is_left_alone(tmp_path):
     assert status["seconds"] > 0
 
 
+def reading(lowest, highest, out, steps=4, model=None, step=0, **options):
+    """A training on some of 40 tokens; also the model as it was before."""
+    torch.manual_seed(0)
+    model = Tiny(40) if model is None else model
+    before = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=out, every=2, step=step, trackers=(), **options)
+    for _ in range(steps):
+        tokens = torch.randint(lowest, highest, (8, 17))
+        optimizer.zero_grad()
+        model(tokens[:, :-1], tokens[:, 1:])[1].backward()
+        optimizer.step()
+    watch.close()
+    return before, watch
+
+
+def test_induction_is_tested_on_tokens_of_the_first_batch(tmp_path):
+    """Of others a model knows nothing. All rows are of this test, that before the first step too."""
+    before, watch = reading(10, 22, tmp_path / "run")
+    assert set(watch.watch.random.unique().tolist()) == set(range(10, 22))
+    assert watch.curve.steps.tolist() == [0, 2, 4]
+    expected = unstuck.Watch(before, vocabulary=range(10, 22), length=16).tried
+    assert {name: watch.rows[0][name] for name in expected} == expected
+    saved = RunDirectory(watch.out)
+    assert saved.status()["probe"] == watch.watch.seen_with
+    assert saved.curve().values(COPY_ADVANTAGE)[0] == expected[COPY_ADVANTAGE]
+
+
+def test_too_few_tokens_of_the_first_batch_or_a_vocabulary_of_the_user_leave_the_test(tmp_path):
+    _, watch = reading(10, 17, tmp_path / "few")  # of 8 in a pass
+    assert watch.watch.random.max() > 30
+    _, watch = reading(10, 22, tmp_path / "given", vocabulary=range(30, 40))
+    assert set(watch.watch.random.unique().tolist()) == set(range(30, 40))
+
+
+def test_a_resumed_watch_goes_on_with_its_test(tmp_path):
+    """Its first batch is another one."""
+    for name, lowest in (("drawn", 10), ("whole", 16)):
+        first, again = (lowest, 22), (20, 40)
+        _, watch = reading(*first, tmp_path / name)
+        _, resumed = reading(*again, tmp_path / name, model=watch.model, step=4)
+        assert resumed.watch.random.equal(watch.watch.random)
+        assert resumed.out == watch.out
+        assert RunDirectory(resumed.out).curve().steps.tolist() == [0, 2, 4, 6, 8]
+    _, anew = reading(20, 40, tmp_path / "drawn")
+    assert anew.watch.random.min() >= 20
+
+
+def test_a_watch_of_a_language_model_says_what_it_tells(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "unstuck"):
+        reading(10, 22, tmp_path / "language")
+        assert len([r for r in caplog.records if names(r.getMessage(), "induction heads", "loss", "not yet")]) == 1
+        caplog.clear()
+        probe = torch.randint(40, (4, 16))
+        reading(10, 22, tmp_path / "named", probe=probe, targets=probe == probe[:, :1])
+        assert not [r for r in caplog.records if names(r.getMessage(), "induction heads")]
+
+
+def test_a_watch_that_is_closed_late_leaves_the_resumed_one_its_directory(tmp_path):
+    _, first, _ = train(8, out=tmp_path / "run")
+    _, resumed, _ = train(8, out=tmp_path / "run", step=8)
+    first.close(last=False)
+    assert RunDirectory(tmp_path / "run").status()["ended"] is False
+    resumed.close(last=False)
+    assert RunDirectory(tmp_path / "run").status()["ended"] is True
+    assert RunDirectory(tmp_path / "run").curve().steps.tolist() == [0, 4, 8, 12, 16]
+
+
 def test_one_process_of_several_watches(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     _, watch, _ = train(out=tmp_path / "run")
@@ -218,6 +287,59 @@ def test_a_model_without_tokens_is_measured_on_its_first_batch(tmp_path, caplog)
     assert any(names(record.getMessage(), "watch.loss") for record in caplog.records)  # how the loss can be given
 
 
+class Encoder(nn.Module):
+    """65 tokens in, 16 classes out, read at the last position, in each place of a list, or as wide as the model is."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.embed, self.pos = nn.Embedding(65, 80), nn.Parameter(torch.zeros(33, 80))
+        self.layer, self.out, self.read = (
+            nn.TransformerEncoderLayer(80, 2, 16, batch_first=True),
+            nn.Linear(80, 16),
+            read,
+        )
+
+    def forward(self, x):
+        hidden = self.layer(self.embed(x) + self.pos[: x.shape[1]])
+        return hidden if self.read == "hidden" else self.out(hidden[:, -1] if self.read == "last" else hidden)
+
+
+@pytest.mark.parametrize("read", ["last", "each", "hidden"])
+def test_a_model_of_other_outputs_than_its_tokens_is_no_language_model(read, tmp_path, caplog):
+    torch.manual_seed(0)
+    model = Encoder(read)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=2, trackers=())
+        for _ in range(4):
+            loss = model(torch.randint(65, (6, 33))).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            watch.loss(loss)
+            optimizer.step()
+    assert watch.curve.measures == ["row_entropy", "distance"]
+    assert any(names(record.getMessage(), "logits", 65) for record in caplog.records)  # why
+    watch.close()
+
+
+@pytest.mark.parametrize(
+    "form", [lambda x: x, lambda x: (None, x), lambda x: {"logits": x}], ids=["own", "tuple", "named"]
+)
+@pytest.mark.parametrize("padded", [0, 7])
+def test_logits_of_every_token_make_a_language_model(form, padded, tmp_path):
+    """The tables of tokens may have more rows than the configuration has tokens."""
+
+    class Formed(Tiny):
+        def forward(self, tokens):
+            return form(super().forward(tokens))
+
+    model = Formed(20 + padded)
+    model.config = {"vocab_size": 20}
+    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "run", trackers=())
+    assert {"induction"} < set(watch.curve.measures)
+    watch.close()
+
+
 def test_accelerate(tmp_path):
     accelerate = pytest.importorskip("accelerate")
     torch.manual_seed(0)
@@ -245,6 +367,9 @@ def test_what_cannot_be_used_is_refused_before_training(field, options, tmp_path
         unstuck.watch(Tiny(), **{"out": tmp_path / "run", **options})
     with refused("model"):
         unstuck.watch("gpt2")
+    model = Tiny()
+    with refused("model", allowed=["optimizer"]):  # the two are swapped
+        unstuck.watch(torch.optim.SGD(model.parameters()), model)
 
 
 def by_step(model):
@@ -285,6 +410,53 @@ def test_the_first_row_is_that_of_the_trial_unless_the_model_has_changed(change,
     assert (row["step"], row["loss"]) == (1.0, 1.0)
     watch(2)
     assert len(measured) == (2 if change is None else 3)
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def accumulating(model, passes):
+    for _ in range(passes):
+        tokens = torch.randint(20, (2, 17))
+        model(tokens[:, :-1], tokens[:, 1:])[1].backward()
+
+
+def test_a_watch_that_counts_no_steps_says_once_what_to_pass(tmp_path, caplog):
+    """Also one that nobody keeps: `unstuck.watch(model)`."""
+    model = Tiny()
+    unstuck.watch(model, out=tmp_path / "run", trackers=())
+    accumulating(model, 19)
+    with torch.no_grad():
+        model(torch.zeros(2, 4, dtype=torch.long))
+    assert not warnings_of(caplog)
+    accumulating(model, 30)
+    assert [names(message, "optimizer", "stepped") for message in warnings_of(caplog)] == [True]
+
+
+def test_many_batches_may_make_a_step_of_an_optimiser_or_a_trainer(tmp_path, caplog):
+    model = Tiny()
+    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "a", trackers=())
+    accumulating(model, 40)
+    other = unstuck.watch(model, out=tmp_path / "b", trackers=())
+    other.stepped()
+    accumulating(model, 40)
+    assert not warnings_of(caplog)
+    watch.close()
+    other.close()
+
+
+def test_an_optimiser_of_another_model_is_named_at_once(tmp_path, caplog):
+    model, other = Tiny(), Tiny()
+    watch = unstuck.watch(model, torch.optim.SGD(other.parameters()), out=tmp_path / "run", trackers=())
+    assert [names(message, "optimizer", "model") for message in warnings_of(caplog)] == [True]
+    accumulating(model, 30)
+    assert len(warnings_of(caplog)) == 1
+    watch.close()
+    caplog.clear()
+    watch = unstuck.watch(model, torch.optim.SGD([model.out.weight, *other.parameters()]), out=tmp_path / "part")
+    assert not warnings_of(caplog)
+    watch.close()
 
 
 # -- when it measures
@@ -461,6 +633,26 @@ def test_rows_since_the_last_report_are_saved_when_a_training_function_returns(t
     gc.collect()
     close_freed()  # as the next watch does, or the end of the process
     assert RunDirectory(tmp_path / "a").curve().steps[-1] == 12
+
+
+def test_a_training_that_turns_to_nan_has_diverged(tmp_path, caplog):
+    """Loss and weights: the attention of later rows is NaN too."""
+    torch.manual_seed(0)
+    model = Tiny()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = unstuck.watch(model, optimizer, out=tmp_path / "run", every=5, trackers=())
+    with caplog.at_level(logging.INFO, "unstuck"):
+        for step in range(60):
+            tokens = torch.randint(20, (2, 17))
+            loss = model(tokens[:, :-1], tokens[:, 1:])[1] * (math.nan if step == 30 else 1.0)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert watch.forecast().outcome is Outcome.DIVERGED
+    assert watch._reports._line.loss.outcome is Outcome.DIVERGED
+    assert any(names(record.getMessage(), "diverged") for record in caplog.records)
+    watch.close()
+    assert Forecaster().predict(RunDirectory(watch.out).curve()).outcome is Outcome.DIVERGED
 
 
 def test_a_watch_without_rows_has_no_forecast_yet():

@@ -232,6 +232,33 @@ def asked(table, tmp_path, capsys):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("growth", [1.2, 1.5, 2.0])
+def test_a_divergence_is_not_withdrawn_while_the_loss_is_far_above_its_start(growth):
+    """Its first quarter holds the rise itself, once there are enough rows."""
+    steps = np.arange(0, 600, 10.0)
+    losses = np.minimum(3.0 * growth ** np.arange(60.0), 300.0)
+    found = [Forecaster().predict(pd.DataFrame({"step": steps[:n], "loss": losses[:n]})) for n in range(1, 61)]
+    diverged_at = [f.outcome is Outcome.DIVERGED for f in found]
+    assert any(diverged_at)
+    assert all(diverged_at[diverged_at.index(True) :])
+    losses[50:] = 3.0
+    back = Forecaster().predict(pd.DataFrame({"step": steps, "loss": losses}))
+    assert back.outcome is not Outcome.DIVERGED
+
+
+@pytest.mark.parametrize("last", [5, 15, 30])
+def test_a_loss_that_is_nan_from_a_step_on_has_diverged_also_if_the_first_row_has_none(last):
+    """A watch measures attention once before training, and attention is as NaN as the loss is."""
+    steps = np.arange(0, 61, 5.0)
+    losses = np.where((steps > 0) & (steps <= last), 2.8, np.nan)
+    attention = np.where(steps <= last, 0.03, np.nan)
+    said = Forecaster().predict(pd.DataFrame({"step": steps, "train_loss": losses, "attn_0_0": attention}))
+    assert (said.outcome, said.notes.divergence) == (Outcome.DIVERGED, "not finite")
+    sparse = np.where(steps == 0, 2.8, np.nan)  # an evaluation before training, and none due yet
+    said = Forecaster().predict(pd.DataFrame({"step": steps, "eval_loss": sparse, "attn_0_0": 0.03}))
+    assert said.outcome is not Outcome.DIVERGED
+
+
 def test_a_loss_that_is_logged_now_and_then_has_not_diverged(tmp_path, capsys):
     steps = np.arange(0, 2000, 20)
     table = pd.DataFrame({"step": steps, "train_loss": 1.0 + 0.01 * np.sin(steps)})

@@ -101,10 +101,15 @@ def test_measurements_that_do_not_go_back_far_enough_are_too_early():
         assert Forecaster().predict(first).outcome is Outcome.TOO_EARLY
 
 
-def test_a_loss_that_never_stood_is_too_early_and_one_too_short_to_tell_is_not_asked():
+def test_of_a_loss_that_never_stood_it_is_told_what_it_does_and_one_too_short_to_tell_is_not_asked():
     curve = by_the_law(1000, upto=0.6, rows=60)
-    falls = Forecaster().predict(curve.assign(loss=5 * np.exp(-curve["step"] / 150)))
-    assert (falls.outcome, falls.notes.no_level, falls.step, falls.probability) == (Outcome.TOO_EARLY, True, None, None)
+    falls = Forecaster(level=0.9).predict(curve.assign(loss=5 * np.exp(-curve["step"] / 150)))
+    assert (falls.outcome, falls.signal, falls.notes.no_level) == (Outcome.FALLING, "loss", True)
+    assert (falls.step, falls.probability, falls.interval(), falls.level) == (None, None, None, 0.9)
+    assert falls.notes.loss.slope[2] < 0
+    few = np.arange(0, 120, 10.0)  # rows that do not show whether the loss falls
+    said = Forecaster().predict(pd.DataFrame({"step": few, "loss": np.where(few < 90, 1.0, 0.5), "attn_0_0": 0.02}))
+    assert (said.outcome, said.notes.no_level, said.probability) == (Outcome.TOO_EARLY, True, None)
     seldom = curve.assign(loss=np.where(np.arange(60) % 29 == 0, 5 * np.exp(-curve["step"] / 150), np.nan))
     assert not Forecaster().predict(seldom).notes.no_level
     assert Forecaster().predict(seldom).outcome is Forecaster().from_attention(seldom).outcome

@@ -97,6 +97,26 @@ def test_a_store_is_shown_with_its_law(tmp_path):
         write_report(store, tmp_path / "r.html", "nothing")
 
 
+@pytest.mark.parametrize("kind", ["trained", "watched"])
+def test_a_run_directory_has_a_report_of_that_run_alone(tmp_path, kind, monkeypatch, capsys):
+    store = a_store(tmp_path / "runs", 3)
+    watched = RunDirectory(store / "watched-1")
+    watched.path.mkdir()
+    watched.write_curve(pd.DataFrame({"step": [0, 10, 20], "train_loss": [2.0, 1.5, 1.25], "attn_0_0": 0.1}))
+    watched.write_watched("Tiny", 20, "mark")
+    run = watched.path if kind == "watched" else store / f"{1:016x}"
+    monkeypatch.chdir(run)
+    assert main(["report", "."]) == 0
+    assert not [line for line in capsys.readouterr().err.splitlines() if names(line, "status.json")]  # is no figure
+    data = the_data((run / "report.html").read_text())
+    assert list(data["curves"]) == [run.name]
+    (row,) = data["rows"]
+    assert row[data["columns"].index("run_id")] == run.name
+    assert data["curves"][run.name]["step"] == pytest.approx(RunDirectory(run).curve().steps.tolist(), rel=1e-4)
+    assert main(["report", str(run), "--out", str(tmp_path / "b.html")]) == 0
+    assert the_data((tmp_path / "b.html").read_text())["curves"] == data["curves"]
+
+
 def test_curves_are_thinned_and_it_says_so(tmp_path):
     few = runs_of(a_store(tmp_path / "few", 3, rows=150))
     assert few.thinned == ""

@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -359,6 +362,53 @@ def test_the_first_page_names_the_store_and_the_last_run(client, store, tmp_path
     (tmp_path / "none").mkdir()
     empty = TestClient(make_app(tmp_path / "none"), base_url="http://127.0.0.1").get("/api/live").json()
     assert (empty["total"], empty["latest"], empty["counts"]) == (0, None, {})
+
+
+WATCHED = """
+import os, sys, torch, unstuck
+from torch import nn
+torch.set_num_threads(1)
+model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+watch = unstuck.watch(model, optimizer, probe=torch.ones(2, 5, 8), out=sys.argv[1], every=2, trackers=())
+for _ in range(4):
+    watch.loss(model(torch.ones(2, 5, 8)).sum())
+    optimizer.step()
+watch.report()
+print(flush=True)
+sys.stdin.readline()
+if sys.argv[2] == "killed":
+    os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("way", ["closed", "killed"])
+def test_a_watched_training_runs_until_its_process_ends(client, store, way):
+    def running():
+        return [card["run_id"] for card in client.get("/api/live").json()["running"]]
+
+    words = [sys.executable, "-c", WATCHED, str(store / "mine"), way]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        assert running() == ["mine"]
+        process.stdin.close()
+        process.wait()
+    assert running() == []
+    status = RunDirectory(store / "mine").status()
+    assert status["state"] == "watched"
+    assert status["ended"] is (way == "closed")
+
+
+@pytest.mark.parametrize(("age", "interval", "runs"), [(500, 1, True), (700, 1, False), (7000, 2000, True)])
+def test_a_watched_training_that_saves_no_more_is_no_longer_running(client, store, age, interval, runs):
+    """By its own time between two savings; its process may be on another machine."""
+    run = RunDirectory(store / "mine")
+    run.path.mkdir()
+    run.write_curve(pd.DataFrame({"step": [0, 10], "train_loss": [2.0, 1.0]}))
+    run.write_watched("Tiny", 10, "mark", known={"process": {"pid": 1, "machine": "another"}, "interval": interval})
+    then = time.time() - age
+    os.utime(run.path / "curve.parquet", (then, then))
+    assert bool(client.get("/api/live").json()["running"]) is runs
 
 
 def test_cards_name_what_differs_and_the_head(client, store):

@@ -20,6 +20,7 @@ from refusals import invalid, names, refused, warned
 from unstuck import Forecaster, Watch
 from unstuck.attach import attention_maps
 from unstuck.attach.capture import beside, each_attention
+from unstuck.attach.inputs import shapes_of
 from unstuck.config import load_spec
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
@@ -405,6 +406,28 @@ def test_entropy_is_in_the_units_of_our_own_runs():
 def test_steps_and_lengths_are_whole_numbers(wrong):
     with refused(next(iter(wrong))):
         Watch(Plain(True), torch.zeros(2, 6, dtype=torch.long), **wrong)
+
+
+def test_targets_of_another_shape_than_the_probe_and_targets_without_one_name_the_probe():
+    probe = torch.zeros(2, 6, dtype=torch.long)
+    given = {"input_ids": probe, "output_attentions": False}
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    with refused("targets", allowed=["(2, 6)"]):
+        Watch(Plain(True), probe, targets=mask)
+    assert shapes_of(given) == "(2, 6)"
+    for vocabulary in (None, 16):
+        with refused("targets", allowed=["probe"]):
+            Watch(Plain(True), targets=mask, vocabulary=vocabulary)
+
+
+def test_a_mask_of_ones_and_zeros_is_one_of_true_and_false():
+    probe = torch.arange(12).view(2, 6)
+    mask = probe % 5 == 2
+    expected = Watch(Plain(True), probe, targets=mask)
+    for dtype in (torch.long, torch.uint8):
+        assert Watch(Plain(True), probe, targets=mask.to(dtype)).seen_with == expected.seen_with
+    with refused("targets"):
+        Watch(Plain(True), probe, targets=2 * mask.long())
 
 
 def test_targets_that_name_nothing_are_refused():

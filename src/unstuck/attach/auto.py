@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.attach import find
-from unstuck.attach.choice import batch_watch, chosen_watch, language_watch
+from unstuck.attach.choice import batch_watch, chosen_watch, language_watch, watch_on
 from unstuck.attach.closing import close_at_exit, close_freed, close_later
-from unstuck.attach.losses import Losses, ModelHook
+from unstuck.attach.losses import FirstBatch, Losses, ModelHook
 from unstuck.attach.messages import log, make_visible
 from unstuck.attach.pace import SHORTEST_GAP, Pace
 from unstuck.attach.reports import Reports
 from unstuck.attach.run_files import RunFiles
+from unstuck.attach.sizes import sizes_of
 from unstuck.attach.watch import Watch
 from unstuck.columns import STEP, TRAIN_LOSS, Row
 from unstuck.curve import Curve
@@ -25,9 +26,12 @@ from unstuck.scalars import measure, whole
 
 SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim of 2%, since what follows a measurement,
 # such as caches that must be filled again, is not on that clock
+MOST_TOKENS = 512  # of the first batch from which the induction test is drawn: the most frequent, learnt the earliest
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
 NO_LOSS = 20  # steps without a loss after which the watch says what it cannot know
+NO_STEP = 20  # forward passes without a counted step after which it says that nothing is recorded
+ACCUMULATED = 1000  # the same with an optimiser of the model, which may accumulate gradients over many batches
 
 
 def watch(model: nn.Module, optimizer: Any = None, **options: Any) -> "AutoWatch":
@@ -47,8 +51,9 @@ class AutoWatch:
     of the training, and nothing that goes wrong with it ends the training: it is said in a warning.
 
     `optimizer` is any optimiser of PyTorch, also one that Accelerate has prepared; without one call `stepped()` after
-    every step. A language model is tested for induction on random sequences of its vocabulary, as in `Watch`; give
-    `vocabulary` if the data use only some of its tokens. `probe`, `targets`, `length`, `tokens` and `attention` are
+    every step. A language model is tested for induction, as in `Watch`, on random sequences of the tokens that occur in
+    its first batch, if these are enough for sequences without repeats, and else of its vocabulary; `vocabulary` names
+    others. `probe`, `targets`, `length`, `tokens` and `attention` are
     those of `Watch`. Without any of them a model that takes no tokens is measured on the first sequences of its first
     batch.
 
@@ -78,8 +83,9 @@ class AutoWatch:
         forecaster: Forecaster | None = None,
     ) -> None:
         close_freed()
+        swapped = "; model and optimizer are swapped" if isinstance(optimizer, nn.Module) else ""
         if not isinstance(model, nn.Module):
-            raise BadInput("model", model, "a torch.nn.Module")
+            raise BadInput("model", model, f"a torch.nn.Module{swapped}")
         self.model, self.pace = model, Pace(share, every)
         self.step = whole("step", step, 0, 10**15, "the number of steps done before, 0 or more")
         self.forecaster = forecaster or Forecaster()
@@ -89,10 +95,12 @@ class AutoWatch:
         self._options |= {"length": length, "tokens": tokens}
         self._files = RunFiles(None if out is None else Path(out), type(find.runnable(model)).__name__)
         self._losses, self._has_loss, self._start = Losses(), False, self.step
+        self._hook = ModelHook()
         self._handles: list[Any] = []
         self._step_handle: Any = None
         self._uncounted = 0.0  # seconds of a step that are not the watch's
         self._said_pause = False
+        self._draws_again = False  # the induction test, from the tokens of the first batch
         self.closed = find.rank() != 0  # the other processes do nothing
         if self.closed:
             return
@@ -116,8 +124,44 @@ class AutoWatch:
             self.watch = chosen_watch(model, self._options)
         else:
             self.watch, _ = language_watch(model)
+            self._draws_again = self.watch is not None
+            self._go_on_with_saved_tokens()
         if self.watch is not None:
             self._begin(self.watch)
+
+    def _go_on_with_saved_tokens(self) -> None:
+        """The test of a training that is resumed is drawn from the tokens that it was drawn from before."""
+        tokens = self._files.saved_tokens() if self._start else None
+        if tokens is not None:
+            self._draw_from(tokens)
+
+    def _draw_from(self, tokens: list[int]) -> bool:
+        """Draw the test for induction from these tokens, if that can be done."""
+        found = None if self.watch is None or self.watch.repeated is None else watch_on(tokens, self.watch)
+        if found is None:
+            return False
+        self.watch, self._files.tokens, self._draws_again = found, tokens, False
+        return True
+
+    def _see(self, batch: Any) -> None:
+        """Draw the test for induction again from the tokens that occur in the first batch, before the model is run on
+        it: a model knows nothing of others, which would hide what it copies. The row so far is made again."""
+        if not self._draws_again or self.closed or self.watch is None:
+            return
+        self._draws_again, old = False, self.watch
+        try:
+            if not self._draw_from(self._tokens_in(batch)):
+                return
+        except Exception as e:  # never a reason to stop training
+            log.warning("induction is tested on the whole vocabulary: %s: %s", type(e).__name__, e)
+            return
+        self._files.mark = self.watch.seen_with
+        given = {name: value for name, value in self.rows[-1].items() if name not in old.tried}
+        self.rows[-1] = {**given, **self.watch.tried}
+
+    def _tokens_in(self, batch: Any) -> list[int]:
+        vocabulary = sizes_of(find.runnable(self.model)).vocabulary
+        return find.tokens_in(batch, vocabulary or 0, MOST_TOKENS)
 
     def _begin(self, watch: Watch) -> None:
         self._files.mark = watch.seen_with
@@ -129,6 +173,8 @@ class AutoWatch:
         if watch.targets:
             what = "attention to your targets"
         log.info("watching %s in %d layers of %s; the curve is in %s", what, len(layers), self._files.model, self.out)
+        if what == "induction":
+            log.info("the watch tells whether induction heads have formed and whether the loss is flat; not yet when")
         self.report()  # loads what later ones need
         for kind, work in (("look", watch.measure), ("report", self.report)):
             began = self.pace.clock()
@@ -138,7 +184,8 @@ class AutoWatch:
     def _choose_directory(self) -> None:
         """Once; the rows of the training that is resumed come first."""
         if not self._files.is_chosen:
-            self.rows[:0] = self._files.choose(self.step if self._start else 0)
+            self.rows[:0] = earlier = self._files.choose(self.step if self._start else 0)
+            self._draws_again = self._draws_again and not earlier  # which were measured with the present test
 
     def _from_batch(self, batch: Any) -> None:
         """Make the watch when the first batch has shown how the model is called."""
@@ -148,20 +195,33 @@ class AutoWatch:
             return
         if why:
             log.info("no induction test (%s): entropies are measured, from which no end is predicted", why)
+        self._go_on_with_saved_tokens()
+        if self._files.tokens is None and not self._start:
+            self._draw_from(self._tokens_in(batch))
         self._begin(self.watch)
 
     # -- what the training loop does
 
     def _attach(self, optimizer: Any) -> None:
-        hook = ModelHook(self._losses, None if self.watch is not None or find.why_sharded(self.model) else FEW)
+        hook = ModelHook(self._losses, None if self.watch is not None or find.why_sharded(self.model) else FEW, NO_STEP)
         self._hook = hook
         self._handles.append(self.model.register_forward_hook(hook, with_kwargs=True))
+        if self._draws_again:
+            called = find.called_in_training(self.model)
+            self._handles.append(called.register_forward_pre_hook(FirstBatch(self._see), with_kwargs=True))
         if optimizer is None:
             return
         while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
             optimizer = inner  # of Accelerate
         if not hasattr(optimizer, "register_step_post_hook"):
             raise BadInput("optimizer", optimizer, "a torch.optim.Optimizer, or None to call `stepped()` yourself")
+        hook.patience = ACCUMULATED
+        if find.is_of_another_model(optimizer, self.model):
+            hook.patience = None  # this is said instead
+            log.warning(
+                "none of the parameters of this optimizer belongs to the model: its steps are counted, and unless it "
+                "trains the model, pass the optimizer that does, or call `stepped()` after each step"
+            )
         self._step_handle = optimizer.register_step_post_hook(lambda *_: self.stepped())
 
     def loss(self, loss: Any) -> None:
@@ -186,6 +246,7 @@ class AutoWatch:
         """The optimiser has made a step; by default the next one."""
         if self.closed:
             return
+        self.leave_counting()
         began, spent, self._uncounted = self.pace.clock(), self.pace.spent, 0.0
         try:
             self._stepped(self.step + 1 if step is None else step)
@@ -195,12 +256,16 @@ class AutoWatch:
         # With all that is beside measurements and reports.
         self.pace.spent = spent + self.pace.clock() - began - self._uncounted
 
+    def leave_counting(self) -> None:
+        """Steps are counted, now or by a trainer: there is nothing to warn of."""
+        self._hook.patience = None
+
     def _stepped(self, step: int) -> None:
         if step <= self.step:  # several batches may make one step
             return
         if self.pace.trained == 0.0:
             self.pace.begin(self.step)
-        self.step = step
+        self.step, self._draws_again = step, False
         self._losses.step()
         if self.watch is None and self._hook.batch is not None:
             batch, self._hook.batch = self._hook.batch, None
@@ -252,7 +317,7 @@ class AutoWatch:
         """Once each: that no loss is seen, and that no measurement is made for long."""
         if step == self._start + NO_LOSS and not self._losses.seen and not self._has_loss:
             induction = self.watch is not None and self.watch.repeated is not None
-            known = "whether and when induction heads form" if induction else "how attention moves"
+            known = "whether induction heads have formed" if induction else "how attention moves"
             log.info(
                 "no loss is seen: the watch shows %s, but not whether the loss is on a plateau; `watch.loss(loss)` in "
                 "the loop gives it",
@@ -294,7 +359,7 @@ class AutoWatch:
             return
         if self.rows:
             self._choose_directory()
-        self._reports.make(self.rows, self.step)
+        self._reports.make(self.rows, self.step, is_trial=self._draws_again)
 
     def save(self) -> Path | None:
         """Write the curve to the run directory; None if there is nothing to write, or it cannot be written."""
@@ -321,8 +386,11 @@ class AutoWatch:
         try:
             if last and self.watch is not None and self.rows[-1][STEP] != self.step:
                 self._look()
+            self._files.is_ended = True
             if self.rows and self._reports.last != self.step:
                 self.report()
+            elif self.rows:
+                self._files.end(int(self.rows[-1][STEP]))
         except Exception as e:  # such as a full disk at the end of a training
             log.warning("the last rows are not saved: %s: %s", type(e).__name__, e)
         self.closed = True

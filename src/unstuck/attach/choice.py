@@ -1,14 +1,15 @@
 """What `unstuck.watch` measures of a model: attention to the user's targets, induction, or entropies on a batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from unstuck.attach import find
+from unstuck.attach.capture import can_run
 from unstuck.attach.sizes import sizes_of
 from unstuck.attach.watch import SHORTEST, Watch
-from unstuck.columns import COPY_ADVANTAGE
 from unstuck.errors import BadInput
 
 LENGTH = 48  # tokens of a random sequence that tests for induction, if the context allows it
@@ -26,9 +27,11 @@ def chosen_watch(model: nn.Module, options: Mapping[str, Any]) -> Watch:
 
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:
-    """A watch that tests a language model for induction, or None, and why there is none. `seen` is the length of a
-    batch that the model has taken, for a model that does not state its context: on a GPU a position beyond it would end
-    the process."""
+    """A watch that tests a language model for induction, or None, and why there is none. A language model has logits of
+    every position over the tokens that it takes. `seen` is the length of a batch that the model has taken, for a model
+    that does not state its context: on a GPU a position beyond it would end the process."""
+    if seen is None and not can_run(model):
+        return None, "its parameters are made by the first batch"
     sizes = sizes_of(model)
     if sizes.vocabulary is None or sizes.vocabulary < 2:
         return None, "the model has no embedding of tokens"
@@ -41,32 +44,42 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
     most = min(LENGTH, longest or LENGTH)
     why = ""
     for length in (most, *(length for length in SHORTER if on_cpu and length < most)):
-        found, why = _with_logits(_watches(model, sizes.vocabulary, length))
-        if found is not None:
+        tried = list(_watches(model, sizes.vocabulary, length))
+        watches = [one for one in tried if isinstance(one, Watch)]
+        if found := next(
+            (one for one in watches if one.logits and one.logits in (sizes.vocabulary, sizes.table)), None
+        ):
             return found, ""
+        if watches:
+            return None, f"its output has no logits of every position over the {sizes.vocabulary} tokens that it takes"
+        why = str(tried[-1])
     return None, why
+
+
+def watch_on(tokens: Sequence[int], watch: Watch) -> Watch | None:
+    """The same test for induction on sequences of these tokens alone; None if they are too few for a pass without
+    repeats, or not the model's."""
+    if len(tokens) < watch.half:
+        return None
+    model, length = watch.model, watch.random.shape[1]
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    try:  # autocast would keep copies of the weights without gradients for the training step that follows
+        with torch.autocast(device, enabled=False):
+            return Watch(model, vocabulary=tokens, length=length, tokens=watch.tokens)
+    except (BadInput, RuntimeError, IndexError):
+        return None
 
 
 def _watches(model: nn.Module, vocabulary: int, length: int) -> Iterator[Watch | str]:
     """For each way in which the model may take tokens: a watch, or why there is none."""
     for form in find.forms(model):
         try:
-            yield Watch(model, vocabulary=vocabulary, length=length, tokens=form)
+            one = Watch(model, vocabulary=vocabulary, length=length, tokens=form)
+            if not one.tried:  # its parameters are loaded layer by layer
+                one.measure()
+            yield one
         except (BadInput, RuntimeError) as e:
             yield str(e)
-
-
-def _with_logits(tried: Iterator[Watch | str]) -> tuple[Watch | None, str]:
-    """The first watch that sees logits at every position, else the first one; or the last reason why there is none."""
-    found, why = None, ""
-    for one in tried:
-        if isinstance(one, str):
-            why = one
-        elif COPY_ADVANTAGE in one.tried:
-            return one, ""
-        else:
-            found = found or one
-    return found, why
 
 
 def batch_watch(model: nn.Module, batch: Any) -> tuple[Watch | None, str]:

@@ -35,6 +35,12 @@ def why_sharded(model: nn.Module) -> str | None:
     return None
 
 
+def called_in_training(model: nn.Module) -> nn.Module:
+    """The module whose forward pass a training calls: the model as it is wrapped, or its runnable part."""
+    inner = runnable(model)
+    return model if inner is unwrapped(model) else inner
+
+
 def runnable(model: nn.Module) -> nn.Module:
     """The model, or, where it has no forward pass of its own, as some modules of Lightning, its largest part."""
     model = unwrapped(model)
@@ -48,6 +54,12 @@ def runnable(model: nn.Module) -> nn.Module:
 def is_normalised(model: nn.Module) -> bool:
     """Has the model normalisation layers, PyTorch's or its own?"""
     return any("norm" in type(module).__name__.lower() for module in model.modules())
+
+
+def is_of_another_model(optimizer: Any, model: nn.Module) -> bool:
+    """Has an optimiser parameters, and none of them in common with the model?"""
+    given = {id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"]}
+    return bool(given) and given.isdisjoint(map(id, model.parameters()))
 
 
 def forms(model: nn.Module) -> list[Any]:
@@ -91,6 +103,30 @@ def sequences(args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> An
 
 def token_length(batch: Any) -> int | None:
     """The length of the sequences of token indices in a batch; None where there are none."""
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (tuple, list)) else [batch]
+    tokens = _tokens(batch)
+    return None if tokens is None else tokens.shape[1]
+
+
+def _tokens(batch: Any) -> Tensor | None:
+    """The token indices, (n, T), of a batch: `input_ids`, or the first tensor that may hold them."""
+    if isinstance(batch, Mapping):
+        parts = [batch["input_ids"]] if "input_ids" in batch else list(batch.values())
+    else:
+        parts = list(batch) if isinstance(batch, (tuple, list)) else [batch]
     whole = [x for x in parts if isinstance(x, Tensor) and x.dim() == 2 and not x.is_floating_point()]
-    return next((x.shape[1] for x in whole if x.dtype != torch.bool), None)
+    return next((x for x in whole if x.dtype != torch.bool), None)
+
+
+def tokens_in(batch: Any, vocabulary: int, most: int) -> list[int]:
+    """The tokens of a vocabulary that occur in a batch, at most so many: those that occur most often.
+
+    Examples:
+        >>> tokens_in((torch.tensor([[7, 2, 2, 5], [5, 2, -100, 9]]),), vocabulary=9, most=2)
+        [2, 5]
+    """
+    tokens = _tokens(batch)
+    if tokens is None:
+        return []
+    counts = torch.bincount(tokens[(tokens >= 0) & (tokens < vocabulary)].detach().flatten().cpu(), minlength=1)
+    often = torch.sort(counts, descending=True, stable=True).indices[:most]
+    return sorted(often[counts[often] > 0].tolist())

@@ -36,6 +36,7 @@ class TrainerCallback(transformers.TrainerCallback):
         options = {"out": Path(args.output_dir) / "unstuck", "step": state.global_step, **self._options}
         try:
             self.watch = AutoWatch(model, None, **options)
+            self.watch.leave_counting()
         except BadInput:
             raise  # an option that cannot be used, before training
         except Exception as e:

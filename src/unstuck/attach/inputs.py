@@ -44,18 +44,32 @@ def masks(targets: Any, probe: Any) -> dict[str, Tensor]:
 
 
 def _mask(targets: Any, probe: Any) -> Tensor:
-    wanted = "True or False in (n, columns) or (n, rows, columns), beside a probe of n sequences"
+    wanted = "True or False in (n, columns) or (n, rows, columns), beside `probe`, an input of n sequences"
     if probe is None:
         raise BadInput("targets", "given without a probe", wanted)
     try:
         mask = torch.as_tensor(targets)
     except (TypeError, ValueError, RuntimeError) as e:
         raise BadInput("targets", targets, wanted) from e
+    if not (mask.is_floating_point() or mask.is_complex()) and ((mask == 0) | (mask == 1)).all():
+        mask = mask.bool()
     if mask.dtype != torch.bool or mask.dim() not in (2, 3):
         raise BadInput("targets", f"{mask.dtype} in {tuple(mask.shape)}", wanted)
     if not mask.any():
         raise BadInput("targets", "False everywhere", "True for the tokens to attend to")
     return mask
+
+
+def shapes_of(probe: Any) -> str:
+    """The shapes of the tensors of a probe, for an error.
+
+    Examples:
+        >>> shapes_of({"input_ids": torch.zeros(4, 9), "use_cache": False})
+        '(4, 9)'
+    """
+    parts = probe.values() if isinstance(probe, Mapping) else probe if isinstance(probe, (tuple, list)) else [probe]
+    found = dict.fromkeys(str(tuple(part.shape)) for part in parts if isinstance(part, Tensor))
+    return " and ".join(found) or type(probe).__name__
 
 
 def own_weights(weights: Any) -> Tensor:

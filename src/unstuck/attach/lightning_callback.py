@@ -41,6 +41,7 @@ class LightningCallback(_callback()):  # type: ignore[misc]
             out = Path(trainer.log_dir or trainer.default_root_dir) / "unstuck"
             known = {"out": out, "step": trainer.global_step, "trackers": _trackers(trainer)}
             self.watch = AutoWatch(pl_module, None, **{**known, **self._options})
+            self.watch.leave_counting()
         except BadInput:
             raise  # an option that cannot be used, before training
         except Exception as e:

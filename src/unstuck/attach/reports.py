@@ -40,8 +40,9 @@ class Reports:
         grown = step >= next_step or time.monotonic() - self._then >= SECONDS
         return grown and self.pace.allows("report")
 
-    def make(self, rows: Sequence[Row], step: int) -> None:
-        """Save the curve, write to trackers, and print a line if something has changed."""
+    def make(self, rows: Sequence[Row], step: int, *, is_trial: bool = False) -> None:
+        """Save the curve, write to trackers, and print a line if something has changed. Rows of a trial, which may be
+        replaced, are not written to trackers."""
         self.begin(step)
         if rows:
             self.files.save(rows, self.pace.seconds_per_step(step))
@@ -54,4 +55,5 @@ class Reports:
         if line.is_news_after(self._line):
             log.info("%s", line)
             self._line = line
-        self.trackers.write(curve, line, self.files.path)
+        if not is_trial:
+            self.trackers.write(curve, line, self.files.path)

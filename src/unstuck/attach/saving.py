@@ -1,8 +1,9 @@
 """The rows of a watch in a run directory, where `unstuck forecast`, `report` and `serve` find them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -20,22 +21,23 @@ def save_rows(
     *,
     seconds_per_step: float | None = None,
     alone: bool = False,
+    known: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write rows. Those that an earlier watch wrote there stay, up to the first step of these, so that a resumed
     training continues its curve; unless these are `alone`. `mark` names the probe, since rows of another one cannot be
-    compared."""
-    run = written_by_a_watch(directory, mark)
+    compared; rows that are alone replace those of any other. `known` of the watch goes into the status."""
+    run = written_by_a_watch(directory, None if alone else mark)
     run.path.mkdir(parents=True, exist_ok=True)
     curve, before = Curve.from_rows(rows).to_frame(), None if alone else run.curve()
     if "loss" in curve and TEST_LOSS not in curve:  # the name that tables and plots of runs use
-        known = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
-        curve[TRAIN_LOSS] = known.fillna(curve["loss"])
+        logged = curve[TRAIN_LOSS] if TRAIN_LOSS in curve else curve["loss"]
+        curve[TRAIN_LOSS] = logged.fillna(curve["loss"])
     if before is not None:
         earlier = before.rows(before.steps < curve["step"].min()).to_frame()
         curve = pd.concat([earlier, curve], ignore_index=True)
     run.write_curve(curve)
     last = int(curve["step"].iloc[-1]) if len(curve) else 0
-    run.write_watched(model, last, mark, None if seconds_per_step is None else seconds_per_step * last)
+    run.write_watched(model, last, mark, None if seconds_per_step is None else seconds_per_step * last, known)
     return run.path
 
 
@@ -49,15 +51,15 @@ def load_rows(directory: str | Path, mark: str, before: int | None = None) -> li
     return [{sys.intern(k): v for k, v in row.items() if v == v} for row in rows]
 
 
-def written_by_a_watch(directory: str | Path, mark: str) -> RunDirectory:
-    """A directory for rows: new, or written by a watch with the same probe."""
+def written_by_a_watch(directory: str | Path, mark: str | None) -> RunDirectory:
+    """A directory for rows: new, or written by a watch with the same probe, or with any if `mark` is None."""
     run = RunDirectory(Path(directory))
     if run.path.exists() and not run.path.is_dir():
         raise BadInput("directory", str(directory), "a directory; this is a file")
     status = run.status() or {"state": "watched"}
     if status.get("state") != "watched":
         raise BadInput("directory", str(directory), "a new one, or one that a Watch wrote; this one holds a run")
-    if status.get("probe", mark) != mark:
+    if mark is not None and status.get("probe", mark) != mark:
         raise BadInput(
             "directory",
             str(directory),

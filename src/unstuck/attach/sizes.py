@@ -4,7 +4,7 @@ A forward pass on four tokens shows which table takes tokens and which takes pos
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -44,6 +44,7 @@ class Sizes:
 
     vocabulary: int | None = None  # how many tokens it knows
     context: int | None = None  # the longest sequence
+    table: int | None = field(default=None, compare=False)  # rows of the table of tokens; some are no token's
 
 
 def sizes_of(model: nn.Module) -> Sizes:
@@ -55,7 +56,7 @@ def sizes_of(model: nn.Module) -> Sizes:
     vocabulary = known if tokens is None or (known is not None and known <= tokens) else tokens
     by_name = [] if seen.tokens else _named_tables(model)
     contexts = [*configured(model, CONTEXTS), *seen.positions, *by_name, *_named_parameters(model)]
-    return Sizes(vocabulary, min(contexts, default=None))
+    return Sizes(vocabulary, min(contexts, default=None), tokens)
 
 
 # -- tables, by what they take

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from unstuck.attach.capture import beside, can_run, each_layer, undisturbed, unwrapped
-from unstuck.attach.inputs import indices, mark, masks, own_weights
-from unstuck.attach.language import repeated_row, text_row, token_indices
+from unstuck.attach.inputs import indices, mark, masks, own_weights, shapes_of
+from unstuck.attach.language import logits_of, repeated_row, text_row, token_indices
 from unstuck.attach.measures import LayerMeasures
 from unstuck.attach.saving import load_rows, save_rows
 from unstuck.attach.state import State, state_of
@@ -83,21 +83,23 @@ class Watch:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise BadInput("model", model, "a torch.nn.Module")
+        self.targets = masks(targets, probe)
         if probe is None and vocabulary is None:
             raise BadInput("Watch", "neither a probe nor a vocabulary", "one with a probe, a vocabulary or both")
         if not is_whole(every) or every < 1:
             raise BadInput("every", every, "a whole number of steps, at least 1")
         if not is_whole(length) or length < SHORTEST:
             raise BadInput("length", length, f"a whole number of tokens, at least {SHORTEST}")
-        self.half, self.targets = length // 2, masks(targets, probe)
+        self.half = length // 2
         self.model, self.probe, self.every, self.attention = model, probe, every, attention
         self.repeated = self.text = None
+        self.logits: int | None = None  # of so many tokens at every position, where the output has them
         if vocabulary is not None:
             known = indices(vocabulary)
             self.largest = int(known.max())
             part = known[_drawn(len(known), self.half)]
             self.random = torch.cat([part, part], 1)  # (sequences, length)
-            self.repeated = tokens(beside(model, self.random))
+            self.tokens, self.repeated = tokens, tokens(beside(model, self.random))
             self.text = token_indices(probe)
         self.seen_with = mark(self.probe, self.targets, self.repeated)  # rows of another probe are not comparable
         self.rows: list[Row] = []
@@ -184,7 +186,9 @@ class Watch:
         output = self._each(self.probe, take, what)
         for name, mask in self.targets.items():
             if not any(column.startswith(f"{name}_") for column in row):
-                fit = f"such as fit attention in {', '.join(sorted(shapes))}"
+                fit = (
+                    f"such as fit a probe in {shapes_of(self.probe)}, whose attention is in {', '.join(sorted(shapes))}"
+                )
                 raise BadInput("targets", f"in {tuple(mask.shape)}", fit)
         return row if self.text is None else row | text_row(output, self.text)
 
@@ -246,6 +250,8 @@ class Watch:
             raise BadInput(
                 "vocabulary", "given", f"left out: no layer attends from {2 * self.half} tokens to just these"
             )
+        logits = logits_of(output, self.random)
+        self.logits = None if logits is None else logits.shape[2]
         return row | repeated_row(output, self.random)
 
     def _beyond(self) -> str:

@@ -16,7 +16,7 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="A run store, or what `unstuck reproduce --out DIR` wrote, or both (runs in DIR/store).",
+            help="A run store, a run, or what `unstuck reproduce --out DIR` wrote, also with runs in DIR/store.",
         ),
     ] = Path("runs"),
     out: Annotated[

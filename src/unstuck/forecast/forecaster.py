@@ -21,7 +21,7 @@ from unstuck.scalars import number, real
 
 from .events import Array, CircuitRule, Event, ExitRule, Standing, can_tell, exits, finite_loss
 from .features import KINDS, UNCALIBRATED, Evidence, Kind, available
-from .loss import closed, from_loss, if_diverged
+from .loss import closed, from_loss, if_diverged, without_level
 from .model import Model, shipped
 from .notes import Notes, Outcome
 from .outcome import Forecast
@@ -195,8 +195,7 @@ class Forecaster:
             formed = self.circuit_rule.formed(curve)
             return None if formed is None else replace(closed(said, Outcome.EMERGED), event=Event.CIRCUIT, step=formed)
         if not stood:
-            falls = replace(closed(said, Outcome.TOO_EARLY), notes=replace(said.notes, no_level=True))
-            return falls if can_tell(steps) else None
+            return without_level(said, curve) if can_tell(steps) else None
         if stood[-1].left is None and not self.exit_rule.is_done([at.level for at in stood]):
             return None  # it stands, or begins to leave its level
         left = exits(steps, stood)

@@ -85,6 +85,15 @@ def if_diverged(said: Forecast, curve: Curve) -> Forecast | None:
     return replace(closed(said, Outcome.DIVERGED), now=float(curve.steps[-1]), notes=notes)
 
 
+def without_level(said: Forecast, curve: Curve) -> Forecast:
+    """The forecast of a run whose loss has not stood at a level yet, so that there is none to leave: what the loss
+    shows, if it falls or has left a plateau; else it is too early to tell."""
+    seen = from_loss(curve)
+    if seen.outcome in (Outcome.FALLING, Outcome.LEFT):
+        return replace(seen, level=said.level, notes=replace(seen.notes, no_level=True))
+    return replace(closed(said, Outcome.TOO_EARLY), notes=replace(said.notes, no_level=True))
+
+
 def closed(said: Forecast, outcome: Outcome) -> Forecast:
     """A forecast of a run that has nothing left to predict: no step, no interval, no probability."""
     return replace(said, outcome=outcome, event=Event.EXIT, step=None, probability=None, distribution=None)

@@ -215,9 +215,9 @@ def divergence(
 ) -> str | None:
     """How a loss has diverged: it is not finite, or `times` as high as ever in its first rows; None where it has not.
 
-    The first rows are this `early` fraction of all. A loss that was logged in more than `always` of the rows and then
-    stops is not finite; one that is logged now and then may just not be due yet. At twice `times` a loss that settles
-    at 15 times its start has not diverged.
+    The first rows are this `early` fraction of all that there were when it rose. A loss that was logged in more than
+    `always` of the rows since its first, and then stops, is not finite; one that is logged now and then may just not
+    be due yet. At twice `times` a loss that settles at 15 times its start has not diverged.
 
     Examples:
         >>> steps = np.arange(20.0)
@@ -228,10 +228,21 @@ def divergence(
     known, at = losses[there], steps[there]
     if not len(known) or np.isinf(losses[-1]):
         return "not finite"
-    gaps = np.diff(np.unique(at))
-    logged = there[: np.flatnonzero(there)[-1] + 1].mean() > always
-    if len(gaps) and logged and steps[-1] - at[-1] > 2 * gaps.max():
+    rows = np.flatnonzero(there)
+    logged = there[rows[0] : rows[-1] + 1].mean() > always  # a watch measures once before there is a loss
+    gap = np.diff(np.unique(at)).max(initial=0.0) or at[0] - steps[0]
+    if gap and logged and steps[-1] - at[-1] > 2 * gap:
         return "not finite"
-    before = np.abs(known[: max(RECENT_ROWS, int(early * len(known)))])
-    far = len(known) > 2 * RECENT_ROWS and np.median(known[-RECENT_ROWS:]) > times * before.max() > 0
-    return "far above its start" if far else None
+    return "far above its start" if _is_far_above_start(known, times, early) else None
+
+
+def _is_far_above_start(losses: Values, times: float, early: float) -> bool:
+    """Has a loss risen so far above its first rows at one of its rows, and is it still so far above what they were
+    then? Later the first rows hold the rise itself."""
+    if len(losses) <= 2 * RECENT_ROWS:
+        return False
+    rows = np.arange(2 * RECENT_ROWS, len(losses))
+    recent = np.median(np.lib.stride_tricks.sliding_window_view(losses, RECENT_ROWS), axis=1)[rows - RECENT_ROWS + 1]
+    before = np.maximum.accumulate(np.abs(losses))[np.maximum(RECENT_ROWS, (early * (rows + 1)).astype(int)) - 1]
+    risen = np.flatnonzero((recent > times * before) & (before > 0))
+    return bool(len(risen) and recent[-1] > times * before[risen[0]])

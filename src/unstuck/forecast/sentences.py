@@ -74,7 +74,7 @@ def _not_soon(f: "Forecast") -> str:
 
 def _too_early(f: "Forecast") -> str:
     if f.notes.no_level:
-        return f"too early to tell at step {f.now:,.0f}: the loss still falls and has not stood at a level yet"
+        return f"too early to tell at step {f.now:,.0f}: the loss has not stood at a level yet"
     if f.notes.usable_from is None:
         return f"too early to tell at step {f.now:,.0f}"
     start = f.notes.usable_from

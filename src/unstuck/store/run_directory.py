@@ -149,12 +149,14 @@ class RunDirectory:
     def write_curve(self, curve: "pd.DataFrame") -> None:
         self._replace("curve.parquet", lambda p: curve.to_parquet(p, index=False, compression="zstd"))
 
-    def write_watched(self, model: str, step: int, probe: str, seconds: float | None = None) -> None:
+    def write_watched(
+        self, model: str, step: int, probe: str, seconds: float | None = None, known: Mapping[str, Any] | None = None
+    ) -> None:
         """What makes a directory with somebody else's curve a run: the model's name, how far it has come, a mark of
-        what was looked at, and how long that took, if it is known."""
+        what was looked at, how long that took, if it is known, and what else is known of the watch."""
         spec = {"task": {"name": "watched"}, "model": {"name": model}, "optim": {}, "train": {}}
         self._write("spec.yaml", _yaml(spec))
-        status = {"state": "watched", "step": step, "probe": probe}
+        status = {"state": "watched", "step": step, "probe": probe} | dict(known or {})
         self.write_status(status if seconds is None else status | {"seconds": seconds})
 
     def write_maps(self, maps: "pd.DataFrame") -> None:

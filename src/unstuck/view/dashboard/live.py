@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from unstuck.forecast import Forecast, Outcome
+from unstuck.store.processes import is_gone
 from unstuck.store.reading import Version, version_of
 from unstuck.store.store import RunDirectory
 from unstuck.view.columns import telling_columns
@@ -17,7 +18,9 @@ from unstuck.view.plain import plain
 from unstuck.view.report.runs import SIZES, settings_of
 
 MOST = 100  # cards
-FRESH = 600.0  # seconds since its last row, within which a training that is watched counts as going on
+FRESH = 600.0  # seconds since its last rows were saved, within which a training that is watched may go on
+LATE = 5.0  # the same, as a multiple of the longest time between two savings so far
+LONGEST = 86400.0  # seconds after which none counts as going on
 Forecasts = dict[str, tuple[Version, Forecast | None]]
 
 
@@ -32,8 +35,8 @@ class Cards:
         """The cards of the first runs in training."""
         if "status" not in table:
             return []
-        fresh = filter(self._is_fresh, map(str, table["run_id"][table["status"] == "watched"]))
-        running = table[(table["status"] == "running") | table["run_id"].isin(list(fresh))][:MOST]
+        watched = filter(self._goes_on, map(str, table["run_id"][table["status"] == "watched"]))
+        running = table[(table["status"] == "running") | table["run_id"].isin(list(watched))][:MOST]
         names = _naming(running)
         known = {run_id: self._forecast(run_id) for run_id in map(str, running["run_id"])}
         self._forecasts = known
@@ -47,11 +50,19 @@ class Cards:
             cards.append({"run_id": run_id, "settings": settings, "step": step, "of": most} | card)
         return cards
 
-    def _is_fresh(self, run_id: str) -> bool:
+    def _goes_on(self, run_id: str) -> bool:
+        """Does a training that is watched go on? Not if its watch has ended, or its process, or if it has not saved
+        rows for long, by its own measure."""
+        directory = RunDirectory(self.root / run_id)
         try:
-            return time.time() - (self.root / run_id / "curve.parquet").stat().st_mtime < FRESH
+            age = time.time() - (directory.path / "curve.parquet").stat().st_mtime
         except OSError:
             return False
+        status = (directory.status() or {}) if age < LONGEST else {"ended": True}
+        if status.get("ended") or is_gone(status.get("process")):
+            return False
+        interval = status.get("interval")
+        return age < max(FRESH, LATE * interval if isinstance(interval, (int, float)) else 0.0)
 
     def _card(self, run_id: str, found: Forecast | None, step: int) -> dict[str, Any]:
         """A forecast as plain values; the time by the clock counts from the run's present step."""

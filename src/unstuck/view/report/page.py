@@ -17,15 +17,17 @@ from plotly.offline import get_plotlyjs
 from unstuck.errors import BadInput
 from unstuck.files import write_text
 from unstuck.papers.provenance import provenance
+from unstuck.store.scan import holds_run
 from unstuck.view.plain_table import shown
 from unstuck.view.report.figures import figures_of
-from unstuck.view.report.runs import MEASURES, runs_of
+from unstuck.view.report.runs import MEASURES, run_of, runs_of
 
 NEW = ("progress-law", "exact-flow")
 
 
 def write_report(directory: Path, target: Path, formula: str | None = None) -> Path:
-    """Write the report of `directory`: a run store, what `unstuck reproduce` wrote, or both (runs in DIR/store)."""
+    """Write the report of `directory`: a run store, one run, what `unstuck reproduce` wrote, or figures and runs (in
+    DIR/store)."""
     if not directory.is_dir():
         raise BadInput(
             "directory",
@@ -33,9 +35,11 @@ def write_report(directory: Path, target: Path, formula: str | None = None) -> P
             "a directory that exists; `unstuck train regression --out DIR` or `unstuck reproduce theory --out DIR` "
             "makes one",
         )
-    figures = figures_of(directory)
-    store = directory / "store"
-    runs = runs_of(store if store.is_dir() else directory, formula)
+    if holds_run(directory):
+        figures, runs = [], run_of(directory.resolve(), formula)
+    else:
+        figures, store = figures_of(directory), directory / "store"
+        runs = runs_of(store if store.is_dir() else directory, formula)
     if not figures and runs is None:
         raise BadInput(
             "directory",

@@ -74,8 +74,17 @@ def runs_of(store: Path, formula: str | None = None) -> Runs | None:
     law of the sizes that vary for each set of runs that has enough of them."""
     where = Store(store)
     table = where.table() if store.is_dir() else pd.DataFrame()
-    if table.empty:
-        return None
+    return None if table.empty else _shown(where, table, formula)
+
+
+def run_of(directory: Path, formula: str | None = None) -> Runs | None:
+    """One run, from its directory; None where that is damaged."""
+    row = RunDirectory(directory).row()
+    return None if row is None else _shown(Store(directory.parent), pd.DataFrame([row]), formula)
+
+
+def _shown(where: Store, table: pd.DataFrame, formula: str | None) -> Runs:
+    """The runs of a table."""
     names, rows = table_of(table)
     points = max(LEAST, min(MOST, POINTS // len(table)))
     curves, circuits, marks, left_out = {}, {}, {}, 0

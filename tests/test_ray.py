@@ -56,7 +56,7 @@ def test_what_no_node_has_is_said_and_not_waited_for(cluster, tmp_path):
             run_on_ray(specs, Store(tmp_path), address=cluster.address)
 
 
-@pytest.mark.parametrize(("seeds", "steps"), [(4, 300), pytest.param(24, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seeds", "steps"), [(3, 200), pytest.param(24, 400, marks=pytest.mark.slow)])
 def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, seeds, steps):
     words = [*WORDS, f"train.max_steps={steps}", "seed=" + ",".join(map(str, range(seeds)))]
     specs = expand("regression", words)

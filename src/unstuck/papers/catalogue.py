@@ -82,6 +82,7 @@ _KINDS: list[tuple[str, Setting, str]] = [
     ("attention-maps", "ours", _RECALL),
     ("incremental-fig1 incremental-fig1-maps", "published", _MARKOV),
     ("incremental-fig2 incremental-fig3 incremental-fig3-right", "inferred", _MARKOV),
+    ("incremental-fig3-dropout", "ours", _MARKOV),
     ("incremental-fig4", "published", _MARKOV),
     ("incremental-fig5 incremental-fig6 incremental-fig7 incremental-fig8 incremental-fig9", "inferred", _MARKOV),
     ("incremental-fig10", "inferred", _MIXTURE),

@@ -34,7 +34,10 @@ TWO_LAYERS_FULL = {"model.layers": 2, "optim.lr": 1e-3}
 FARTHEST_FIRST = {"task.importance": "far", "task.span": [2, 4, 8]}
 UNEVEN = {"task.weights": [0.7, 0.3]}
 OVERLAP = {"task.span": 4, "task.stride": 2}
+#: As in the authors' public trainer, which Figures 18 and 19 fit; that of Figures 1 to 9 is not public.
+DROPOUT_ONCE = {"model.dropout_in": "first of a pass"}
 SGD = {"optim.name": "sgd", "optim.lr": 0.2, "optim.momentum": 0.9, "optim.weight_decay": 0.0, "task.m": 2.0}
+SGD |= DROPOUT_ONCE
 CONTEXT_STEPS = 2000  # for which models of restricted context are trained
 SGD_CONTEXT_STEPS = 10_000
 

@@ -35,6 +35,7 @@ from ._curves import (
 from ._judge import Array, curve_claims, judged, judged_together, numbers
 from ._published import Published, updates
 from ._runs import (
+    DROPOUT_ONCE,
     FARTHEST_FIRST,
     ONLINE,
     OVERLAP,
@@ -180,6 +181,10 @@ def _full(profile: Profile) -> list[TieredRun]:
     return runs if profile == "quick" else [*runs, another_seed(runs[-1])]
 
 
+def _dropout_once(profile: Profile) -> list[TieredRun]:
+    return full_runs(profile, 1000, [0, 60, 300, 1000], DROPOUT_ONCE)
+
+
 def _online(profile: Profile) -> list[TieredRun]:
     changes = {**SMALL_START, **ONLINE}
     return minimal_runs(profile, 2000, [0, 270, 580, 1500], changes, {**QUICK_START, **ONLINE}, other_teachers=True)
@@ -231,6 +236,12 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
         values.FIG3_RIGHT,
         values.FIG2,
         "contexts",
+    ),
+    "fig3-dropout": CurveFigure(
+        "incremental-fig3-dropout: the full model with dropout in one update of three",
+        _dropout_once,
+        values.FIG3_LEFT,
+        values.FIG2,
     ),
     "fig6": MapFigure("Figure 6: new data at every step, attention maps", _online, values.FIG6),
     "fig7": CurveFigure("Figure 7: new data at every step", _online, values.FIG7, values.FIG6),

@@ -240,7 +240,7 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
     "fig3-dropout": CurveFigure(
         "incremental-fig3-dropout: the full model with dropout in one update of three",
         _dropout_once,
-        values.FIG3_LEFT,
+        values.FIG3_DROPOUT,
         values.FIG2,
     ),
     "fig6": MapFigure("Figure 6: new data at every step, attention maps", _online, values.FIG6),

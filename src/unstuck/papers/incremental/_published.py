@@ -43,8 +43,9 @@ FIG1 = Published(
 #: In the authors' public trainer validation follows every update and leaves the model in evaluation mode until the next
 #: pass, which has three updates. The trainer of Figures 1 to 9 is not public, but Figure 3's numbers come out that way.
 _FULL_SETTING = (
-    "ours applies dropout in every update; applied in one of three, as in the authors' public trainer, the KL of Figure "
-    "3 left agree at all five steps (incremental-fig3-dropout), so a run of this panel with that setting would tell"
+    "ours applies dropout in every update; applied in one of three, as in the authors' public trainer, the KL of "
+    "Figure 3 left agree at all five steps (incremental-fig3-dropout), so a run of this panel with that setting would "
+    "tell"
 )
 FIG2 = Published(specialisation={0: 0.0, 60: 0.10, 300: 0.40, 1000: 0.77}, decides=_FULL_SETTING)
 FIG2_MASS = (0.44, 0.59, 0.71)  # of the three heads on the nearest group at step 60, smallest first
@@ -59,7 +60,9 @@ FIG3_LEFT = Published(
     },
     decides=_FULL_SETTING,
 )
-FIG3_DROPOUT = replace(FIG3_LEFT, decides="one seed, and the time of the last stage varies by run: more seeds would tell")
+FIG3_DROPOUT = replace(
+    FIG3_LEFT, decides="one seed, and the time of the last stage varies by run: more seeds would tell"
+)
 FIG3_RIGHT = Published(
     kl={300: (0.96, 0.28, 0.45), 995: (1.78, 0.73, 0.19)},
     minima=((0.37, 62), (0.25, 164)),

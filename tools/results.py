@@ -49,7 +49,8 @@ LARGEST_KEPT = 5 * 2**20  # bytes of a run directory: git keeps every version of
 #: hypotheses. Figures that are not named come after these, as `unstuck figures` lists them.
 FIRST_IN_TIER = (
     *("fig14", "fig15", "fig3-large", "recall-pairs", "fig5-cross-128", "recall-rule", "recall-embedding"),
-    *("incremental-fig2", "incremental-fig3", "incremental-fig3-right", "recall-joined", "no-residual"),
+    *("incremental-fig2", "incremental-fig3", "incremental-fig9-m", "incremental-fig12-once"),
+    *("incremental-fig3-right-once", "recall-joined", "no-residual"),
     *("recall-repeated", "incremental-fig18", "incremental-fig19", "fig5-late", "fig11"),
 )
 

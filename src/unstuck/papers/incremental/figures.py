@@ -177,12 +177,18 @@ def _fig1(profile: Profile) -> list[TieredRun]:
 
 
 def _full(profile: Profile) -> list[TieredRun]:
-    runs = with_contexts(full_runs(profile, 1000, [0, 60, 300, 1000]), _contexts(profile, (4, 8)), profile)
+    runs = full_runs(profile, 1000, [0, 60, 300, 1000], DROPOUT_ONCE)
     return runs if profile == "quick" else [*runs, another_seed(runs[-1])]
 
 
-def _dropout_once(profile: Profile) -> list[TieredRun]:
-    return full_runs(profile, 1000, [0, 60, 300, 1000], DROPOUT_ONCE)
+def _full_contexts(profile: Profile) -> list[TieredRun]:
+    runs = full_runs(profile, 1000, [0, 60, 300, 1000], DROPOUT_ONCE, tier=2)
+    return with_contexts(runs, _contexts(profile, (4, 8)), profile)
+
+
+def _every_update(profile: Profile) -> list[TieredRun]:
+    runs = with_contexts(full_runs(profile, 1000, [0, 60, 300, 1000]), _contexts(profile, (4, 8)), profile)
+    return runs if profile == "quick" else [*runs, another_seed(runs[-1])]
 
 
 def _online(profile: Profile) -> list[TieredRun]:
@@ -194,12 +200,22 @@ def _farthest(profile: Profile) -> list[TieredRun]:
     return full_runs(profile, 1500, [0, 70, 375, 1500], FARTHEST_FIRST, quick={"task.importance": "far"})
 
 
+def _farthest_m(profile: Profile) -> list[TieredRun]:
+    changes = {**FARTHEST_FIRST, **DROPOUT_ONCE, "task.m": 2.9}
+    return full_runs(profile, 1500, [0, 70, 375, 1500], changes, quick={"task.importance": "far", "task.m": 2.9})
+
+
 def _two_layers(profile: Profile) -> list[TieredRun]:
     return minimal_runs(profile, 1000, changes=TWO_LAYERS, quick={"model.layers": 2})
 
 
 def _two_layers_full(profile: Profile) -> list[TieredRun]:
     return full_runs(profile, 1000, changes=TWO_LAYERS_FULL, quick={"model.layers": 2})
+
+
+def _two_layers_full_once(profile: Profile) -> list[TieredRun]:
+    changes = {**TWO_LAYERS_FULL, **DROPOUT_ONCE}
+    return full_runs(profile, 1000, changes=changes, quick={"model.layers": 2}, tier=2)
 
 
 def _uneven(profile: Profile) -> list[TieredRun]:
@@ -232,23 +248,38 @@ FIGURES: dict[str, CurveFigure | MapFigure] = {
     "fig3": CurveFigure("Figure 3 left: the full model", _full, values.FIG3_LEFT, values.FIG2),
     "fig3-right": CurveFigure(
         "Figure 3 right: the full model beside models of restricted context",
-        _full,
+        _every_update,
         values.FIG3_RIGHT,
         values.FIG2,
         "contexts",
     ),
-    "fig3-dropout": CurveFigure(
-        "incremental-fig3-dropout: the full model with dropout in one update of three",
-        _dropout_once,
-        values.FIG3_DROPOUT,
+    "fig3-every": CurveFigure(
+        "incremental-fig3-every: the full model with dropout in every update",
+        _every_update,
+        values.FIG3_EVERY,
         values.FIG2,
+    ),
+    "fig3-right-once": CurveFigure(
+        "incremental-fig3-right-once: beside models of restricted context, with dropout in one update of three",
+        _full_contexts,
+        values.FIG3_RIGHT_ONCE,
+        values.FIG2,
+        "contexts",
     ),
     "fig6": MapFigure("Figure 6: new data at every step, attention maps", _online, values.FIG6),
     "fig7": CurveFigure("Figure 7: new data at every step", _online, values.FIG7, values.FIG6),
     "fig8": MapFigure("Figure 8: the farthest group matters most, attention maps", _farthest, values.FIG8),
     "fig9": CurveFigure("Figure 9: the farthest group matters most", _farthest, values.FIG9, values.FIG8),
+    "fig9-m": CurveFigure(
+        "incremental-fig9-m: the farthest group matters most, m = 2.9", _farthest_m, values.FIG9_M, values.FIG8
+    ),
     "fig11": CurveFigure("Figure 11: minimal model, two layers", _two_layers, values.FIG11),
     "fig12": CurveFigure("Figure 12: full model, two layers", _two_layers_full, values.FIG12),
+    "fig12-once": CurveFigure(
+        "incremental-fig12-once: full model, two layers, dropout in one update of three",
+        _two_layers_full_once,
+        values.FIG12_ONCE,
+    ),
     "fig13": CurveFigure(
         "Figure 13: lags of a group weigh 0.7 and 0.3", _uneven, values.FIG13, values.FIG14, "contexts"
     ),

@@ -58,7 +58,7 @@ _LAB, _RECALL, _MARKOV = "Transformer runs on regression", "Transformer runs on 
 _KINDS: list[tuple[str, Setting, str]] = [
     ("fig1a fig1b fig1c fig2-left fig2-right", "published", _THEORY),
     ("fig3-left fig3-middle fig3-right", "smaller grid", _LAB),
-    ("fig3-large fig3-layernorm fig-lr-batch", "ours", _LAB),
+    ("fig3-large fig3-layernorm fig-lr-batch varied-settings", "ours", _LAB),
     ("fig4-curves fig4-law", "smaller grid", _RECALL),
     ("fig4-layernorm recall-rule recall-embedding recall-pairs recall-joined", "ours", _RECALL),
     ("fig5-context fig5-cross", "smaller grid", _RECALL),

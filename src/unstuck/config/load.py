@@ -157,23 +157,31 @@ def build_spec(raw: Mapping[str, Any]) -> RunSpec:
         parts[section] = check(find_class(section, name), given, section)
     for section, kind in (("optim", OptimSpec), ("train", TrainSpec), ("schedule", ScheduleSpec)):
         parts[section] = check(kind, _section(raw, section), section)
-    seed = raw.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
-    if parts["train"].device == "auto":  # resolved, so that a run's id says where it ran
-        import torch
-
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        parts["train"] = dataclasses.replace(parts["train"], device=device)
+    parts["train"] = _on_known_device(parts["train"])
     idle = _section(raw, "schedule")
     if idle and "name" not in idle:
         raise BadInput("schedule.name", "not given", f"adaptive, for schedule.{next(iter(idle))} to have an effect")
-    spec = RunSpec(**parts, seed=seed)
+    spec = RunSpec(**parts, seed=_seed(raw.get("seed", 0)))
     if spec.schedule.name != "none":
         repeating(spec.task, spec.schedule.key, spec.schedule.most)  # is there such a task?
     if spec.task.decides == "accuracy" and any(x > 1 for x in spec.thresholds):
         raise BadInput("train.thresholds", list(spec.thresholds), "accuracies, from 0 to 1")
     return spec
+
+
+def _seed(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+        raise BadInput("seed", value, "a whole number from 0 to 4294967295")
+    return value
+
+
+def _on_known_device(train: TrainSpec) -> TrainSpec:
+    """`auto` becomes the device that this machine has, so that a run's id says where it ran."""
+    if train.device != "auto":
+        return train
+    import torch
+
+    return dataclasses.replace(train, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _section(raw: Mapping[str, Any], section: str) -> dict[str, Any]:

@@ -271,9 +271,15 @@ def start_sweep(out: Path, stops: int = 3) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.DEVNULL)
 
 
-def at_work(out: Path, since: float) -> bool:
+def at_work(out: Path, since: float, run: str = "*") -> bool:
     """Has a run written a checkpoint since then?"""
-    return any(p.stat().st_mtime > since for p in out.glob("*/checkpoint/*") if p.exists())
+    return any(p.stat().st_mtime > since for p in out.glob(f"{run}/checkpoint/*") if p.exists())
+
+
+def all_have_checkpoints(out: Path, since: float) -> bool:
+    """Has each run that is under way written a checkpoint since then, so that whichever is killed goes on from it?"""
+    under_way = [run.path for run in Store(out) if (run.status() or {}).get("state") == "running"]
+    return all(at_work(path.parent, since, path.name) for path in under_way)
 
 
 def sweep_at_work(out: Path, stops: int) -> "subprocess.Popen[bytes]":
@@ -314,7 +320,10 @@ def interrupt(out: Path, stops: int) -> None:
 
 def kill_a_worker(out: Path, stops: int) -> None:
     """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and ends well."""
+    begun = time.time()
     process = sweep_at_work(out, stops)
+    while process.poll() is None and not all_have_checkpoints(out, begun):
+        time.sleep(0.02)
     (worker, *_) = children(process.pid)
     os.kill(worker, signal.SIGKILL)
     assert process.wait(timeout=300) == 0

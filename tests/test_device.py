@@ -18,7 +18,8 @@ from unstuck.runner.cost import predicted_cost
 from unstuck.tasks.task import onto, world_on
 from unstuck.training import loop
 from unstuck.training.device import READ_EVERY, on_device
-from unstuck.training.loop import Checkpoint, Run
+from unstuck.training.loop import Run
+from unstuck.training.result import Checkpoint
 from unstuck.training.seeds import stream
 
 READS = {"item", "tolist", "cpu", "__bool__", "__int__", "__float__", "__index__"}

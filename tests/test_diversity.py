@@ -28,7 +28,8 @@ from unstuck.store.store import Store
 from unstuck.tasks._repeating import repeating
 from unstuck.tasks.recall import Recall
 from unstuck.tasks.single_location import SingleLocation
-from unstuck.training.loop import Checkpoint, Run
+from unstuck.training.loop import Run
+from unstuck.training.result import Checkpoint
 
 
 def under_way(words, checkpoint=None):

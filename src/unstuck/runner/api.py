@@ -17,7 +17,8 @@ from unstuck.runner.execute import execute
 from unstuck.scalars import whole
 from unstuck.store.store import Store
 from unstuck.tasks.task import Task
-from unstuck.training.loop import Run, RunResult
+from unstuck.training.loop import Run
+from unstuck.training.result import RunResult
 from unstuck.training.trial import try_out
 
 Optimizer = Callable[[Any], torch.optim.Optimizer]  # from parameters

@@ -21,7 +21,8 @@ from unstuck.probes.stored_circuit import in_words
 from unstuck.runner.budget import covering, is_spec_of, stored_result, truncate
 from unstuck.schedule.repetition import repetition_of
 from unstuck.store.store import CACHE, Result, RunDirectory, Store
-from unstuck.training.loop import Checkpoint, Run, RunResult
+from unstuck.training.loop import Run
+from unstuck.training.result import Checkpoint, RunResult
 from unstuck.training.trial import named_files, try_out
 
 CHECKPOINT_SECONDS = 20.0

@@ -214,6 +214,7 @@ def test_the_list_of_figures_takes_a_line_each_on_a_narrow_terminal(capsys):
         assert all(len(texts) == len(rows) for texts in columns.values())
         wide = [max(map(len, [name, *texts])) for name, texts in columns.items()]
         assert sum(wide) + 2 * (len(wide) - 1) <= width
+        assert columns["setting"] == [row["setting"] for row in rows]
     code, out, _ = run(capsys, "figures")
     assert code == 0
     assert all(any(line.startswith(f"{row['figure']} ") for line in out.splitlines()) for row in rows)

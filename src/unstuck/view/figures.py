@@ -54,33 +54,42 @@ def explain_plan(rows: list[dict[str, Any]], hours: float, profile: str, store: 
 
 
 def explain_catalogue(rows: list[dict[str, Any]]) -> None:
-    print_table(catalogue_columns(rows, terminal_width()))
+    width = terminal_width()
+    print_table(catalogue_columns(rows, width))
     published = [row for row in rows if row["paper"] is not None]
     done = sum(row["state"] == "complete" for row in published)
     counts = Counter(row["setting"] for row in published)
     settings = ", ".join(f"{n} {setting}" for setting, n in counts.items())
     console().print(
         f"\n{len(published)} figures and panels of the papers ({settings}),\n{done} complete; "
-        f"{len(rows) - len(published)} of our own. The cost is that of all runs of a figure, done or not;\n"
-        "figures share runs, so costs do not add up. Of other profiles: unstuck figures --cost.\n"
+        f"{len(rows) - len(published)} of our own. {_ABOUT_COSTS if width >= WIDE else _COSTS_ELSEWHERE}\n"
         "Draw one: unstuck reproduce fig1c"
     )
 
 
-WIDE = 110  # columns of a terminal that has room for setting, state and verdict beside a title
-_BRIEFLY = {"with an earlier budget": "earlier budget", "quick run only": "quick only"}
+WIDE = 110  # columns of a terminal that has room for state, verdict and cost beside a title
+_BRIEFLY = {
+    "with an earlier budget": "earlier budget",
+    "with other settings": "other settings",
+    "quick run only": "quick only",
+}
+_ABOUT_COSTS = (
+    "The cost is that of all runs of a figure, done or not;\n"
+    "figures share runs, so costs do not add up. Of other profiles: unstuck figures --cost."
+)
+_COSTS_ELSEWHERE = "What each costs: unstuck figures --cost --profile cpu"
 
 
 def catalogue_columns(rows: list[dict[str, Any]], width: float) -> dict[str, list[str]]:
     """The table of figures, with titles cut so that a line takes no more than `width`."""
-    costs = ["not yet" if row["hours"] is None else duration(row["hours"]["cpu"]) for row in rows]
-    columns = {"figure": [row["figure"] for row in rows]}
+    columns = {"figure": [row["figure"] for row in rows], "setting": [row["setting"] for row in rows]}
     if width < WIDE:
         columns["result"] = [_result(row) for row in rows]
     else:
-        columns |= {"setting": [row["setting"] for row in rows], "state": [row["state"] for row in rows]}
+        columns["state"] = [row["state"] for row in rows]
         columns["verdict"] = [row["verdict"] or "–" for row in rows]
-    columns["cpu profile" if width >= WIDE else "cpu"] = costs
+        hours = [row["hours"] for row in rows]
+        columns["cpu profile"] = ["not yet" if h is None else duration(h["cpu"]) for h in hours]
     left = width - sum(max(map(len, [name, *texts])) + len(GAP) for name, texts in columns.items())
     return columns | {"shows": [cut(row["shows"], left) for row in rows]}
 

@@ -17,6 +17,7 @@ from unstuck.papers.emergence.flow_laws import EXACT, TIED
 from unstuck.papers.figure import Claim, is_trained, load, overall, title
 from unstuck.papers.lab import settings_of
 from unstuck.papers.reproduce import reproduce
+from unstuck.papers.state import stored_state
 from unstuck.store.store import Store
 
 TRAINED = [name for name in available() if is_trained(load(name))]
@@ -170,6 +171,18 @@ def test_every_figure_file_is_found_and_has_a_title():
     for name in available():
         assert len(title(load(name))) > 10
         assert entries()[name].shows
+
+
+@pytest.mark.parametrize(("finished", "wanted", "complete"), [(-1, 0, False), (0, 0, True), (1, 1, False)])
+def test_a_result_of_another_plan_is_not_complete(finished, wanted, complete, tmp_path):
+    """As when a figure's setting has changed and its runs are still to do."""
+    planned = len(load("fig12").runs("cpu"))
+    runs = {"finished": planned + finished, "wanted": planned + wanted}
+    result = {"profile": "cpu", "provenance": {"date": "2026-01-01"}, "verdict": "agrees", "runs": runs}
+    (tmp_path / "fig12.json").write_text(json.dumps(result), encoding="utf-8")
+    state = stored_state("fig12", tmp_path)["state"]
+    assert (state == "complete") == complete
+    assert state != "not run"
 
 
 def test_verdicts():

@@ -171,6 +171,28 @@ def test_settings_of_single_figures():
     assert {r.spec.task.features for r in figB.runs("cpu")} == {"frobenius"}
 
 
+def test_settings_of_two_layers_and_of_overlapping_groups():
+    for spec in (r.spec for r in FIGURES["fig11"].runs("cpu")):
+        assert (spec.task.sequences, spec.task.span, spec.task.m) == (27_000, 4, 1.8)
+        assert (spec.model_name, spec.model.layers, spec.optim.lr) == ("minimal", 2, 0.04)
+    for name in ("fig15", "fig16", "fig17"):
+        tasks = [r.spec.task for r in FIGURES[name].runs("cpu")]
+        assert {(t.span, t.stride, t.context) for t in tasks} == {(4, 2, 8)}
+    sgd = [r.spec for r in FIGURES["fig18"].runs("cpu") if r.spec.model.context]
+    assert [(s.model.context, s.optim.clip, s.train.max_steps) for s in sgd] == [(4, 0.0, 10_000), (8, 0.0, 10_000)]
+
+
+def test_in_which_updates_dropout_acts():
+    """In one of three, as in the authors' public trainer, or in every update."""
+    once = {"fig2", "fig3", "fig3-right-once", "fig9-m", "fig12-once", "fig18", "fig19"}
+    every = {"fig3-every", "fig3-right", "fig8", "fig9", "fig12"}
+    for name, figure in FIGURES.items():
+        models = [r.spec.model for r in figure.runs("cpu")]
+        found = {m.dropout_in for m in models if hasattr(m, "dropout_in")}
+        expected = {"first of a pass"} if name in once else {"all"} if name in every else set()
+        assert found == expected, name
+
+
 def test_contexts_of_a_size_are_trained_on_that_size():
     runs = [r.spec for r in fig5.runs("cpu")]
     by_id = {s.run_id: s for s in runs}

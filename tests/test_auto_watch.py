@@ -525,7 +525,10 @@ def test_a_short_training_hears_once_how_it_gets_more_rows(tmp_path, caplog, mon
             model(tokens[:, :-1], tokens[:, 1:])[1].backward()
             optimizer.step()
     assert len([record for record in caplog.records if names(record.getMessage(), "every=")]) == 1
+    assert watch.curve.steps[-1] == 60  # with a loss
+    assert watch.forecast().notes.unformed == np.max(watch.curve.complete("induction").steps) < 60
     watch.close()
+    assert watch.curve.complete("induction").steps[-1] == watch.forecast().notes.unformed == 60
 
 
 # -- what it says

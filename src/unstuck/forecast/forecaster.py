@@ -105,8 +105,14 @@ class Forecaster:
         said = self._from_kind(curve, kind, stood[-1].since if stood else 0.0)
         if found := if_diverged(said, curve) or self._if_come(said, curve, steps, stood):
             return found
-        unfitted = said.outcome is Outcome.NO_SIGN and said.notes.calibrated_on is None  # as heads of language models
-        return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
+        if kind is not None and kind.event is Event.CIRCUIT:
+            said = replace(said, notes=replace(said.notes, unformed=self.circuit_rule.unformed(curve)))
+        if said.distribution is not None or (kind is not None and kind.name in self.models):
+            return said
+        if self.signal != "auto" or curve.loss_name is None:
+            return said
+        seen = from_loss(curve)  # nothing was fitted on such heads, as those of language models
+        return replace(seen, notes=replace(seen.notes, unformed=said.notes.unformed))
 
     def told(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """The old name of `predict`."""

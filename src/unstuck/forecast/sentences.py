@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def sentence(f: "Forecast") -> str:
     """The answer, then its qualifiers where further measurements may change it."""
-    return "; ".join([_SENTENCES[f.outcome](f), *(_qualifiers(f) if f.outcome in _OPEN else [])])
+    heads = [] if f.notes.unformed is None else [f"no induction heads had formed by step {f.notes.unformed:,.0f}"]
+    return "; ".join([_SENTENCES[f.outcome](f), *(_qualifiers(f) if f.outcome in _OPEN else []), *heads])
 
 
 _OPEN = (
@@ -85,8 +86,7 @@ def _too_early(f: "Forecast") -> str:
 def _emerged(f: "Forecast") -> str:
     if f.step is None:
         return f"the loss has fallen nearly to zero by step {f.now:,.0f}, without a plateau"
-    heads = "; no induction head has formed" if f.signal == "induction" and f.event is Event.EXIT else ""
-    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}{heads}"
+    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}"
 
 
 def _diverged(f: "Forecast") -> str:

@@ -30,8 +30,9 @@ def chosen_watch(model: nn.Module, options: Mapping[str, Any]) -> Watch:
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:
     """A watch that tests a language model for induction, or None, and why there is none. A language model has logits of
-    every position over the tokens that it takes, from the tokens up to it. `seen` is the length of a batch that the model has taken, for a model
-    that does not state its context: on a GPU a position beyond it would end the process."""
+    every position over the tokens that it takes, from the tokens up to it. `seen` is the length of a batch that the
+    model has taken, for a model that does not state its context: on a GPU a position beyond it would end the
+    process."""
     if seen is None and not can_run(model):
         return None, "its parameters are made by the first batch"
     sizes = sizes_of(model)

@@ -144,7 +144,8 @@ class Forecaster:
         if len(evidence.steps):
             said = replace(said, notes=replace(notes, head=_head(rows, evidence)))
         usable_from = evidence.usable_from
-        if measured < usable_from and (self.prior is None or evidence.since):
+        fitted = kind.name in self.models  # else more measurements would not change the answer
+        if fitted and measured < usable_from and (self.prior is None or evidence.since):
             notes = replace(said.notes, usable_from=usable_from if usable_from < math.inf else None)
             return replace(said, outcome=Outcome.TOO_EARLY, notes=notes)
         return self._stated(said, evidence if measured >= usable_from else None)

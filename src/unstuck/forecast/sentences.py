@@ -62,6 +62,8 @@ def _no_sign(f: "Forecast") -> str:
     if f.signal == UNCALIBRATED:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
         return f"no forecast at step {f.now:,.0f}: {why}"
+    if f.event is Event.CIRCUIT and f.probability is None:
+        return f"no forecast at step {f.now:,.0f}: when induction heads form is not predicted"
     why = "" if f.probability is None else f"; before step {f.soon:,.0f} it comes with probability {f.probability:.0%}"
     if f.notes.selective is False and f.probability is None:
         why = f": heads that ignore the targets show such attention with probability {f.notes.chance:.2g}"

@@ -36,7 +36,7 @@ def _telling(names: Iterable[str], tasks: int, values: Callable[[str], list[list
     names, known = list(names), {"run_id", "task", *RESULTS}
     asked = (name for name in names if name not in known and not name.startswith("crossing_"))
     found = {name: parts for name in asked if _tells_apart(parts := values(name))}
-    settings = sorted(found, key=lambda name: not _is_lacking(found[name]))  # what a task has of its own comes first
+    settings = sorted(found, key=lambda name: _owners(found[name]) > tasks / 2)  # what few tasks have comes first
     return ["run_id", *(["task"] if tasks > 1 else []), *(c for c in RESULTS if c in names), *settings]
 
 
@@ -47,9 +47,9 @@ def _tells_apart(parts: list[list[Any]]) -> bool:
     return any(len({str(value) for value in part}) > 1 for part in parts)
 
 
-def _is_lacking(parts: list[list[Any]]) -> bool:
-    """Has a part no value at all?"""
-    return any(all(value is None or value != value for value in part) for part in parts)
+def _owners(parts: list[list[Any]]) -> int:
+    """How many parts have a value at all?"""
+    return sum(any(value is not None and value == value for value in part) for part in parts)
 
 
 def _distinct(values: "pd.Series") -> list[Any]:

@@ -322,6 +322,29 @@ def test_a_model_of_other_outputs_than_its_tokens_is_no_language_model(read, tmp
     watch.close()
 
 
+@pytest.mark.parametrize("mask", [None, nn.Transformer.generate_square_subsequent_mask(24)], ids=["both", "causal"])
+def test_a_model_that_sees_later_tokens_is_no_language_model(mask, tmp_path, caplog):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(20, 16), nn.Linear(16, 20)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 16, batch_first=True)
+
+        def forward(self, tokens):
+            length = tokens.shape[1]
+            return self.out(self.layer(self.embed(tokens), None if mask is None else mask[:length, :length]))
+
+    model = Masked()
+    model.config = {"block_size": 24}
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = unstuck.watch(model, None, out=tmp_path / "run", every=1, trackers=())
+        model(torch.randint(20, (2, 24)))
+        watch.stepped()
+    assert ("induction" in watch.curve.measures) is (mask is not None)
+    assert any(names(record.getMessage(), "later") for record in caplog.records) is (mask is None)
+    watch.close()
+
+
 @pytest.mark.parametrize(
     "form", [lambda x: x, lambda x: (None, x), lambda x: {"logits": x}], ids=["own", "tuple", "named"]
 )
@@ -525,7 +548,10 @@ def test_a_short_training_hears_once_how_it_gets_more_rows(tmp_path, caplog, mon
             model(tokens[:, :-1], tokens[:, 1:])[1].backward()
             optimizer.step()
     assert len([record for record in caplog.records if names(record.getMessage(), "every=")]) == 1
+    assert watch.curve.steps[-1] == 60  # with a loss
+    assert watch.forecast().notes.unformed == np.max(watch.curve.complete("induction").steps) < 60
     watch.close()
+    assert watch.curve.complete("induction").steps[-1] == watch.forecast().notes.unformed == 60
 
 
 # -- what it says

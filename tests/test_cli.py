@@ -225,6 +225,7 @@ def test_the_list_of_figures_takes_a_line_each_on_a_narrow_terminal(capsys):
     [
         ("n", True, [], False),
         ("y", True, [], True),
+        ("", True, [], False),  # the input ends
         ("", True, ["--yes"], True),
         ("", False, [], True),  # a script is not asked
         ("", True, ["--profile", "quick"], True),

@@ -350,12 +350,17 @@ def test_copying_that_is_logged_in_other_rows_does_not_hide_attention():
 
 def test_induction_heads_have_formed_where_their_score_says_so():
     scored = by_the_law(1000, upto=0.6).rename(columns=lambda c: c.replace("attn", "induction")).assign(loss=1.0)
-    assert Forecaster().predict(scored).signal == "loss"  # no runs were fitted on the scores
+    unformed = Forecaster().predict(scored)
+    assert unformed.signal == "loss"  # no runs were fitted on the scores
+    assert unformed.notes.unformed == scored["step"].iloc[-1]
+    early = Forecaster().predict(scored.assign(step=scored["step"] + 590))
+    assert (early.signal, early.outcome) == ("loss", unformed.outcome)  # history of heads says nothing there
     found = Forecaster("induction").predict(scored)
     assert (found.signal, found.event) == ("induction", Event.CIRCUIT)
     formed = pd.concat([scored, scored.tail(1).assign(step=700.0, induction_1_0=0.6)])
     said = Forecaster().predict(formed)
     assert (said.outcome, said.event, said.step) == (Outcome.EMERGED, Event.CIRCUIT, 700)
+    assert said.notes.unformed is None
 
 
 # -- curves as people have them

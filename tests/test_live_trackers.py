@@ -122,7 +122,7 @@ def test_the_dashboard_shows_a_watched_training_while_it_goes_on(tmp_path):
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = nn.Sequential(nn.Embedding(12, 8), layer, nn.Linear(8, 12))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    watch = unstuck.watch(model, optimizer, out=tmp_path / "mine", every=2, trackers=())
+    watch = unstuck.watch(model, optimizer, vocabulary=12, out=tmp_path / "mine", every=2, trackers=())
     client = TestClient(make_app(tmp_path), base_url="http://127.0.0.1")
     seen = []
     for _ in range(2):

@@ -65,6 +65,8 @@ def test_columns_that_tell_runs_of_one_task_apart():
     )
     assert telling_columns(table) == ["run_id", "task", "status", "d"]
     assert telling_columns(table[:2]) == ["run_id", "status", "d"]
+    both = table.assign(layers=[1, 2, 2], T=[8, 16, None])
+    assert telling_columns(both)[3:] == ["d", "T", "layers"]  # what few tasks have comes first
 
 
 def test_a_damaged_file_is_named_and_the_rest_works(store, capsys):

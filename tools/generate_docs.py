@@ -43,6 +43,7 @@ RESULTS = ROOT / "results"
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)([^)\s]*)\)")  # a relative one: the file, and the anchor in it
+MOST_ROWS = 50  # of a figure's numbers that are shown at once: some three screens
 BLOCK = re.compile(r"<!-- (\w+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -95,7 +96,15 @@ def figure(form: str) -> str:
         jobs = plan(load(name), "cpu")
         hours = sum(job.seconds for job in jobs) / 3600
         return f"*Not run yet: {sum(job.count for job in jobs)} run(s), {hours:.1f} core-hours (results/TODO.md).*"
-    return f"![{name}](../results/{name}.png)\n\n{claims(form.strip())}"
+    return f"![{name}](../results/{name}.png)\n\n{folded(claims(form.strip()))}"
+
+
+def folded(table: str) -> str:
+    """A table that is longer than a page is opened by a click."""
+    rows = table.count("\n") - 1
+    if rows <= MOST_ROWS:
+        return table
+    return f"<details markdown>\n<summary>All {rows} numbers</summary>\n\n{table}\n\n</details>"
 
 
 def settings(_: str) -> str:

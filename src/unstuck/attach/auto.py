@@ -318,11 +318,8 @@ class AutoWatch:
         if step == self._start + NO_LOSS and not self._losses.seen and not self._has_loss:
             induction = self.watch is not None and self.watch.repeated is not None
             known = "whether induction heads have formed" if induction else "how attention moves"
-            log.info(
-                "no loss is seen: the watch shows %s, but not whether the loss is on a plateau; `watch.loss(loss)` in "
-                "the loop gives it",
-                known if self.watch is not None else "nothing",
-            )
+            shows = f"the watch shows {known}, but not" if self.watch is not None else "the watch cannot tell"
+            log.info("no loss is seen: %s whether the loss is on a plateau; `watch.loss(loss)` gives it", shows)
         if self.watch is not None and not self._said_pause and (pause := self.pace.pause(step)) is not None:
             self._said_pause = True
             log.info(
@@ -355,11 +352,13 @@ class AutoWatch:
 
     def report(self) -> None:
         """Save the curve, write to trackers, and print a line if something has changed."""
-        if self.closed:
-            return
+        if not self.closed:
+            self._report()
+
+    def _report(self, *, is_last: bool = False) -> None:
         if self.rows:
             self._choose_directory()
-        self._reports.make(self.rows, self.step, is_trial=self._draws_again)
+        self._reports.make(self.rows, self.step, is_trial=self._draws_again, is_last=is_last)
 
     def save(self) -> Path | None:
         """Write the curve to the run directory; None if there is nothing to write, or it cannot be written."""
@@ -384,11 +383,12 @@ class AutoWatch:
             handle.remove()
         self._handles = []
         try:
-            if last and self.watch is not None and self.rows[-1][STEP] != self.step:
+            looks = last and self.watch is not None and self.step not in (self._start, self.pace.last)
+            if looks:
                 self._look()
             self._files.is_ended = True
-            if self.rows and self._reports.last != self.step:
-                self.report()
+            if self.rows and (looks or self._reports.last != self.step):
+                self._report(is_last=last)
             elif self.rows:
                 self._files.end(int(self.rows[-1][STEP]))
         except Exception as e:  # such as a full disk at the end of a training

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unstuck.attach import find
-from unstuck.attach.capture import can_run
+from unstuck.attach.capture import beside, called, can_run, seen_kernels, undisturbed, unwrapped
+from unstuck.attach.language import logits_of
 from unstuck.attach.sizes import sizes_of
 from unstuck.attach.watch import SHORTEST, Watch
 from unstuck.errors import BadInput
 
+AHEAD_SHARE = 0.01  # of the spread of logits, by which rounding and the routing of experts may change them
 LENGTH = 48  # tokens of a random sequence that tests for induction, if the context allows it
 SHORTER = (24, 12, SHORTEST)  # lengths that are tried where the context is not known
 
@@ -28,8 +30,9 @@ def chosen_watch(model: nn.Module, options: Mapping[str, Any]) -> Watch:
 
 def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | None, str]:
     """A watch that tests a language model for induction, or None, and why there is none. A language model has logits of
-    every position over the tokens that it takes. `seen` is the length of a batch that the model has taken, for a model
-    that does not state its context: on a GPU a position beyond it would end the process."""
+    every position over the tokens that it takes, from the tokens up to it. `seen` is the length of a batch that the
+    model has taken, for a model that does not state its context: on a GPU a position beyond it would end the
+    process."""
     if seen is None and not can_run(model):
         return None, "its parameters are made by the first batch"
     sizes = sizes_of(model)
@@ -49,11 +52,28 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
         if found := next(
             (one for one in watches if one.logits and one.logits in (sizes.vocabulary, sizes.table)), None
         ):
-            return found, ""
+            return (found, "") if is_causal(found) else (None, "its logits at a position depend on later tokens")
         if watches:
             return None, f"its output has no logits of every position over the {sizes.vocabulary} tokens that it takes"
         why = str(tried[-1])
     return None, why
+
+
+def is_causal(watch: Watch) -> bool:
+    """Do a model's logits over the first half of a sequence stay as they are if its last token is another one? Those of
+    a masked language model do not: it predicts no next token."""
+    changed = watch.random[:1].clone()
+    changed[0, -1] = changed[0, -2]
+    first, second = (_logits(watch, tokens)[:, : watch.half] for tokens in (watch.random[:1], changed))
+    return not bool((first - second).abs().max() > AHEAD_SHARE * first.std())  # also of logits that are not finite
+
+
+def _logits(watch: Watch, tokens: Tensor) -> Tensor:
+    model = unwrapped(watch.model)
+    with undisturbed(model), seen_kernels(model):
+        found = logits_of(called(model, beside(model, watch.tokens(tokens))), tokens)
+    assert found is not None  # as when the watch was made
+    return found.float()
 
 
 def watch_on(tokens: Sequence[int], watch: Watch) -> Watch | None:

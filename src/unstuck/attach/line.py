@@ -122,6 +122,8 @@ class Line:
             return f"{event} about {said.step:,.0f} ({band[0]:,.0f}-{band[1]:,.0f})"
         if said.outcome is Outcome.EMERGED:
             return f"{event} at {said.step:,.0f}" if said.step is not None else "nothing left to learn"
+        if said.notes.unformed is not None:
+            return f"no induction heads by {said.notes.unformed:,.0f}"
         names = {Outcome.NOT_SOON: f"no {event} before {said.soon:,.0f}", Outcome.TOO_EARLY: "too early to tell"}
         return names.get(
             said.outcome, "" if self.loss and said.outcome is self.loss.outcome else f"no {event} in sight"

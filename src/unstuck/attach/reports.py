@@ -40,9 +40,9 @@ class Reports:
         grown = step >= next_step or time.monotonic() - self._then >= SECONDS
         return grown and self.pace.allows("report")
 
-    def make(self, rows: Sequence[Row], step: int, *, is_trial: bool = False) -> None:
-        """Save the curve, write to trackers, and print a line if something has changed. Rows of a trial, which may be
-        replaced, are not written to trackers."""
+    def make(self, rows: Sequence[Row], step: int, *, is_trial: bool = False, is_last: bool = False) -> None:
+        """Save the curve, write to trackers, and print a line if something has changed, or if this is the last one.
+        Rows of a trial, which may be replaced, are not written to trackers."""
         self.begin(step)
         if rows:
             self.files.save(rows, self.pace.seconds_per_step(step))
@@ -52,7 +52,7 @@ class Reports:
         except BadInput:  # neither a loss nor a measure of heads yet
             return
         line = Line.of(curve, said, self.pace.seconds_per_step(step), normalised=self.normalised)
-        if line.is_news_after(self._line):
+        if is_last or line.is_news_after(self._line):
             log.info("%s", line)
             self._line = line
         if not is_trial:

@@ -92,7 +92,7 @@ def _with_clock(found: Forecast, source: Path) -> str:
 def _add(found: Forecast, prior: tuple[float, float, float] | None, *, watched: bool) -> None:
     """On stderr: what would say more than a loss alone, and what the law predicts without the signal."""
     if found.outcome is Outcome.PLATEAU:
-        more = "give unstuck.Watch targets= or vocabulary=" if watched else "record attention with unstuck.Watch"
+        more = "give the watch targets=" if watched else "record attention with unstuck.Watch"
         say(f"A loss alone does not show how long the plateau will last: {more}.")
     open_ended = found.outcome in (Outcome.PLATEAU, Outcome.EMERGES)
     if prior is not None and open_ended and found.notes.refuted_law is None and prior[0] > found.now:

@@ -104,9 +104,16 @@ def _announce(figure: str, names: list[str], profile: Profile, many: int, yes: b
     hours = sum(cost.cpu_hours for cost in costs) / many
     say(estimate(figure, profile, sum(cost.runs for cost in costs if cost.is_trained), hours, many))
     asked = hours > ASK_HOURS and not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    if asked and not typer.confirm("Finished runs are kept when it is stopped. Start?", err=True):
+    if asked and not _agreed("Finished runs are kept when it is stopped. Start?"):
         say("nothing was run.")
         raise typer.Exit(1)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:  # Ctrl-C or Ctrl-D
+        return False
 
 
 def _make_directory(out: Path) -> None:

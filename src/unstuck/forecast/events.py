@@ -193,6 +193,22 @@ class CircuitRule:
         above = scores.best("induction") >= self.score if len(scores) else np.zeros(0, dtype=bool)
         return float(scores.steps[above][0]) if above.any() else None
 
+    def unformed(self, curve: Curve) -> float | None:
+        """The step of the last measurement that shows no induction heads; None where no measurement does.
+
+        Examples:
+            >>> rows = [{"step": s, "copy_advantage": x} for s, x in ((0, 0.1), (10, 0.4), (20, 2.5))]
+            >>> CircuitRule().unformed(Curve.from_rows(rows))
+            10.0
+        """
+        curve = curve.sorted()
+        if curve.has(COPY_ADVANTAGE):
+            steps, below = curve.steps, self._supported(curve) < self.nats  # not where nothing was measured
+        else:
+            scores = curve.complete("induction")
+            steps, below = scores.steps, (scores.best("induction") < self.score if len(scores) else np.zeros(0, bool))
+        return float(steps[below][-1]) if below.any() else None
+
     def _supported(self, curve: Curve) -> Array:
         """The copying advantage; 0 where scores are measured and no head has one."""
         advantage = curve.values(COPY_ADVANTAGE)

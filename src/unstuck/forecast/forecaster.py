@@ -105,8 +105,14 @@ class Forecaster:
         said = self._from_kind(curve, kind, stood[-1].since if stood else 0.0)
         if found := if_diverged(said, curve) or self._if_come(said, curve, steps, stood):
             return found
-        unfitted = said.outcome is Outcome.NO_SIGN and said.notes.calibrated_on is None  # as heads of language models
-        return from_loss(curve) if unfitted and self.signal == "auto" and curve.loss_name is not None else said
+        if kind is not None and kind.event is Event.CIRCUIT:
+            said = replace(said, notes=replace(said.notes, unformed=self.circuit_rule.unformed(curve)))
+        if said.distribution is not None or (kind is not None and kind.name in self.models):
+            return said
+        if self.signal != "auto" or curve.loss_name is None:
+            return said
+        seen = from_loss(curve)  # nothing was fitted on such heads, as those of language models
+        return replace(seen, notes=replace(seen.notes, unformed=said.notes.unformed))
 
     def told(self, curve: "Curve | pd.DataFrame") -> Forecast:
         """The old name of `predict`."""
@@ -138,7 +144,8 @@ class Forecaster:
         if len(evidence.steps):
             said = replace(said, notes=replace(notes, head=_head(rows, evidence)))
         usable_from = evidence.usable_from
-        if measured < usable_from and (self.prior is None or evidence.since):
+        fitted = kind.name in self.models  # else more measurements would not change the answer
+        if fitted and measured < usable_from and (self.prior is None or evidence.since):
             notes = replace(said.notes, usable_from=usable_from if usable_from < math.inf else None)
             return replace(said, outcome=Outcome.TOO_EARLY, notes=notes)
         return self._stated(said, evidence if measured >= usable_from else None)

@@ -48,6 +48,7 @@ class Notes:
     no_level: bool = False  # the loss has not stood at a level yet, so that there is none to leave
     usable_from: float | None = None  # step from which on the measurements go back far enough
     last_measured: int | None = None  # step of the last measurement of attention, if that is long ago
+    unformed: float | None = None  # step of the last measurement that shows no induction heads, if none have formed
     refuted_law: float | None = None  # step that a law predicted, if it has passed without the event
     falling_since: float | None = None  # step at which the loss began to fall from its plateau
     divergence: str | None = None  # how the loss has diverged

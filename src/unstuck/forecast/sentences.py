@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def sentence(f: "Forecast") -> str:
     """The answer, then its qualifiers where further measurements may change it."""
-    return "; ".join([_SENTENCES[f.outcome](f), *(_qualifiers(f) if f.outcome in _OPEN else [])])
+    heads = [] if f.notes.unformed is None else [f"no induction heads had formed by step {f.notes.unformed:,.0f}"]
+    return "; ".join([_SENTENCES[f.outcome](f), *(_qualifiers(f) if f.outcome in _OPEN else []), *heads])
 
 
 _OPEN = (
@@ -61,6 +62,8 @@ def _no_sign(f: "Forecast") -> str:
     if f.signal == UNCALIBRATED:
         why = "without targets or a vocabulary only the entropy over all rows is measured, which predicts no end"
         return f"no forecast at step {f.now:,.0f}: {why}"
+    if f.event is Event.CIRCUIT and f.probability is None:
+        return f"no forecast at step {f.now:,.0f}: when induction heads form is not predicted"
     why = "" if f.probability is None else f"; before step {f.soon:,.0f} it comes with probability {f.probability:.0%}"
     if f.notes.selective is False and f.probability is None:
         why = f": heads that ignore the targets show such attention with probability {f.notes.chance:.2g}"
@@ -85,8 +88,7 @@ def _too_early(f: "Forecast") -> str:
 def _emerged(f: "Forecast") -> str:
     if f.step is None:
         return f"the loss has fallen nearly to zero by step {f.now:,.0f}, without a plateau"
-    heads = "; no induction head has formed" if f.signal == "induction" and f.event is Event.EXIT else ""
-    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}{heads}"
+    return f"{_EVENTS[f.event][1]} at about step {f.step:,.0f}"
 
 
 def _diverged(f: "Forecast") -> str:

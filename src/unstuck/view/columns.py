@@ -35,7 +35,8 @@ def _telling(names: Iterable[str], tasks: int, values: Callable[[str], list[list
     """`values` has the distinct values of a column, for each task."""
     names, known = list(names), {"run_id", "task", *RESULTS}
     asked = (name for name in names if name not in known and not name.startswith("crossing_"))
-    settings = [name for name in asked if _tells_apart(values(name))]
+    found = {name: parts for name in asked if _tells_apart(parts := values(name))}
+    settings = sorted(found, key=lambda name: _owners(found[name]) > tasks / 2)  # what few tasks have comes first
     return ["run_id", *(["task"] if tasks > 1 else []), *(c for c in RESULTS if c in names), *settings]
 
 
@@ -44,6 +45,11 @@ def _tells_apart(parts: list[list[Any]]) -> bool:
     if any(isinstance(value, (list, dict)) for part in parts for value in part):
         return False
     return any(len({str(value) for value in part}) > 1 for part in parts)
+
+
+def _owners(parts: list[list[Any]]) -> int:
+    """How many parts have a value at all?"""
+    return sum(any(value is not None and value == value for value in part) for part in parts)
 
 
 def _distinct(values: "pd.Series") -> list[Any]:

@@ -2,6 +2,8 @@
 import { REFERENCE } from "./colours.js";
 import { plain } from "./elements.js";
 
+const LABEL = "rgba(255,255,255,0.85)", FAINT = "rgba(255,255,255,0.6)"; // behind words; FAINT where curves must show
+
 // Mean over so many points on either side, fewer at the ends; gaps stay.
 export function smooth(values, width) {
   if (!width) return values;
@@ -42,7 +44,7 @@ export function drawZones(zones, logarithmic = false, named = true) {
       ...[low, high].map((x) => ({ type: "line", ...tall, x0: x, x1: x, line: { color: colour, width: 1 } })),
       { type: "line", ...tall, x0: step, x1: step, line: { color: colour, width: 1.6, dash: "dash" } },
     ]),
-    annotations: named ? zones.map(({ step, label, colour }, i) => ({ x: place(step), y: 1 - 0.08 * i, yref: "paper", yanchor: "top", text: plain(label), showarrow: false, font: { size: 12, color: colour }, bgcolor: "rgba(255,255,255,0.85)" })) : [],
+    annotations: named ? zones.map(({ step, label, colour }, i) => ({ x: place(step), y: 1 - 0.08 * i, yref: "paper", yanchor: "top", text: plain(label), showarrow: false, font: { size: 12, color: colour }, bgcolor: LABEL })) : [],
   };
 }
 
@@ -51,7 +53,7 @@ export function drawMarks(marks, logarithmic = false, right = false) {
   const distinct = [...new Map(marks.map((m) => [`${m.y} ${m.label}`, m])).values()].slice(0, 6);
   return {
     shapes: distinct.map(({ y }) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: REFERENCE, width: 1.2, dash: "dot" } })),
-    annotations: distinct.map(({ y, label }) => ({ xref: "paper", x: right ? 0.99 : 0.01, xanchor: right ? "right" : "left", y: logarithmic ? Math.log10(y) : y, yanchor: "top", text: plain(label), showarrow: false, font: { size: 11.5, color: REFERENCE } })),
+    annotations: distinct.map(({ y, label }) => ({ xref: "paper", x: right ? 0.99 : 0.01, xanchor: right ? "right" : "left", y: logarithmic ? Math.log10(y) : y, yanchor: "top", text: plain(label), showarrow: false, font: { size: 11.5, color: REFERENCE }, bgcolor: FAINT })),
   };
 }
 

@@ -124,6 +124,43 @@ def test_a_table_that_takes_much_is_refused_before_it_is_read(tmp_path, small_li
         read_curve(path)
 
 
+def test_a_log_of_many_columns_is_refused_before_it_is_a_table(tmp_path):
+    """600 kB that would be 3 GB: each row names a column of its own."""
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": [{"step": i, f"c{i}": 1} for i in range(20_000)]}))
+    with refused("SOURCE", str(path)):
+        read_curve(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.parametrize("name", ["curve.parquet", "trainer_state.json", "run-a.wandb", "x.tfevents.1", "curve.csv"])
+def test_a_pipe_in_the_place_of_a_curve_is_refused(tmp_path, name):
+    """To open one waits for its other end, and Ctrl-C does not end that."""
+    os.mkfifo(tmp_path / name)
+
+    def look(source):
+        with refused("SOURCE"):
+            read_curve(source)
+        said.append(source)
+
+    said, sources = [], [tmp_path, tmp_path / name]
+    for source in sources:
+        thread = threading.Thread(target=look, args=(source,), daemon=True)
+        thread.start()
+        thread.join(60)
+    assert said == sources
+
+
+def test_a_curve_that_is_a_link_out_of_its_directory_is_not_read(tmp_path):
+    store = a_store(tmp_path / "runs", 2)
+    directory = store / f"{0:016x}"
+    (directory / "curve.parquet").rename(tmp_path / "curve.parquet")
+    (directory / "curve.parquet").symlink_to(tmp_path / "curve.parquet")
+    with refused("SOURCE"):
+        read_curve(directory)
+    assert len(read_curve(tmp_path / "curve.parquet"))
+
+
 def test_a_column_of_records_is_refused(tmp_path):
     pq.write_table(pa.table({"step": [0], "record": [{"a": [1]}]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="record"):

@@ -352,6 +352,9 @@ WRONG = {  # what is changed, and the field that is named
     "targets of another shape": ({"returned": "Batch(inputs, targets[:, :1], relevant)"}, "targets"),
     "two values": ({"returned": "(inputs, targets)"}, "Mine.sample"),
     "nothing": ({"returned": "None"}, "Mine.sample"),
+    "targets of two sequences": ({"first": "targets = targets[:2]"}, "targets"),
+    "an exit": ({"first": "raise SystemExit(3)"}, "line 24"),
+    "a long message": ({"first": "raise ValueError('two\\nlines' * 9999)"}, "line 24"),
     "a misspelt name": ({"first": "torch.randnn(3)"}, "line 24"),
     "whole numbers": ({"returned": "Batch(inputs.long(), targets, relevant)"}, "inputs"),
 }
@@ -364,6 +367,25 @@ def test_a_mistake_in_a_task_of_ones_own_names_file_and_field(tmp_path, capsys, 
     small = ["model.width=8", "model.heads=1", "model.qk=4", "train.max_steps=2"]
     refused_command(capsys, "train", "mine.py", *small, "--out", "runs", says=["mine.py", field])
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_what_a_task_trains_on_is_tried_too(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    held_out = "\n\n    def held_out(self, n, rng, world):\n        return self.sample(n, rng, world)\n"
+    batch = "\n\n    def batch(self, step, n, rng, world):\n        return self.sample(n, rng, world)[:2]\n"
+    small = ["model.width=8", "model.heads=1", "model.qk=4", "train.max_steps=2"]
+    (tmp_path / "mine.py").write_text(TASK.format(**PLAIN) + held_out + batch)
+    refused_command(capsys, "train", "mine.py", *small, says=["mine.py", "Mine.batch"])
+    (tmp_path / "mine.py").write_text(TASK.format(**PLAIN) + held_out)
+    assert main(["train", "mine.py", *small]) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["raise SystemExit(3)", "raise ValueError('two\\nlines')", "import nothing_of_the_kind"]
+)
+def test_a_file_that_cannot_be_imported_is_one_sentence(tmp_path, capsys, text):
+    (tmp_path / "mine.py").write_text(text)
+    refused_command(capsys, "train", tmp_path / "mine.py", says=["mine.py", "line 1"])
 
 
 def test_a_refused_run_leaves_no_directory_and_takes_none_away(tmp_path):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from unstuck.errors import InvalidCombination
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
 
 from .common import say
@@ -41,6 +41,8 @@ def serve(
         listening.bind((host, port))
     except OSError as e:
         raise InvalidCombination(f"{host} port {port} is taken ({e.strerror}); --port 0 chooses a free one") from e
+    except UnicodeError as e:  # such as a name of 64 letters without a dot
+        raise BadInput("--host", host, "a name or address of this machine") from e
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
     where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")

@@ -226,8 +226,9 @@ def test_names_are_data(client, tmp_path):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_host_that_can_be_none_is_refused(store, capsys):
-    refused_command(capsys, "serve", store, "--host", "a" * 64, "--port", "0", says=["--host"])
+@pytest.mark.parametrize("host", ["a" * 64, "ü" * 64, "nowhere.invalid"])
+def test_a_host_that_can_be_none_is_refused(store, capsys, host):
+    refused_command(capsys, "serve", store, "--host", host, "--port", "0", says=["--host"])
 
 
 def test_curves_beyond_all_bounds_are_shown_without_a_warning(client):

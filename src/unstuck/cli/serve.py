@@ -39,10 +39,10 @@ def serve(
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+    except (socket.gaierror, UnicodeError, TypeError) as e:  # the last where a name cannot be encoded
+        raise BadInput("--host", host, "a name or address of this machine") from e
     except OSError as e:
         raise InvalidCombination(f"{host} port {port} is taken ({e.strerror}); --port 0 chooses a free one") from e
-    except UnicodeError as e:  # such as a name of 64 letters without a dot
-        raise BadInput("--host", host, "a name or address of this machine") from e
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)
     where = f"http://{name}:{listening.getsockname()[1]}/"
     say(f"unstuck: {where}{f'?token={token}' if token else ''}   (Ctrl-C ends it)")

@@ -1,13 +1,14 @@
 """One curve over checkpoints, in any order; duplicates, final weights and folders that must not be trusted."""
 
 import json
+import os
 import pickle
 import shutil
 
 import pytest
 import torch
 
-from refusals import refused_command
+from refusals import names, refused_command
 from unstuck import Watch
 from unstuck.attach.checkpoints import find_checkpoints, step_of, watch_checkpoints
 from unstuck.cli import main
@@ -113,3 +114,50 @@ def test_a_directory_without_checkpoints_is_refused(tmp_path, capsys):
 )
 def test_names_tell_steps(name, step):
     assert step_of(name) == step
+
+
+def damaged_copies(root):
+    """A whole checkpoint, and others with something wrong each; by name what is said of it."""
+    from safetensors.torch import load_file, save_file
+
+    save(root / "checkpoint-1", 1)
+    weights = load_file(root / "checkpoint-1/model.safetensors")
+
+    def copy(step, tensors):
+        path = shutil.copytree(root / "checkpoint-1", root / f"checkpoint-{step}")
+        save_file(tensors, path / "model.safetensors", {"format": "pt"})
+        return path
+
+    def weighted(step, factor):
+        return copy(step, {name: tensor * factor for name, tensor in weights.items()})
+
+    copy(2, {name: tensor for name, tensor in weights.items() if name != "transformer.h.0.ln_1.weight"})
+    for step, change in ((3, {"n_layer": 1_000_000}), (4, {"n_embd": 100_000})):
+        path = weighted(step, step)
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | change))
+    weighted(5, float("nan"))
+    copy(6, {**{name: 6 * tensor for name, tensor in weights.items()}, "evil\x1b[2J": torch.zeros(3)})
+    log = [{"step": 7, "loss": 10**400}, {"step": 6, "loss": 2}, {"step": [7], "loss": 1.0}]
+    state = {"global_step": 10**400, "log_history": log}
+    (weighted(7, 7) / "trainer_state.json").write_text(json.dumps(state))
+    weighted("9" * 200, 9)
+    return {"2": "transformer.h.0.ln_1.weight", "3": "1000000", "4": "config.json", "9" * 200: "step"}
+
+
+def test_a_checkpoint_with_something_wrong_leaves_the_others_to_be_measured(tmp_path, capsys):
+    wrong = damaged_copies(tmp_path)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(shutil.copytree(tmp_path / "checkpoint-1", tmp_path / "checkpoint-8") / "generation.json")
+        wrong["8"] = "generation.json"
+    capsys.readouterr()
+    assert main(["watch-checkpoints", str(tmp_path), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    found = json.loads(captured.out)
+    assert [row["step"] for row in found["rows"]] == [1, 5, 6, 7]
+    assert [row.get("train_loss") for row in found["rows"]] == [None, None, 2, None]
+    assert found["skipped"].keys() == {f"checkpoint-{step}" for step in wrong}
+    for step, fact in wrong.items():
+        assert names(found["skipped"][f"checkpoint-{step}"], fact)
+    assert main(["watch-checkpoints", str(tmp_path)]) == 0

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from logs import wandb_texts
 from stores import a_store
 from unstuck.cli import main
 from unstuck.config.load import build_spec, load_spec, parse_overrides
@@ -128,6 +129,44 @@ def test_random_texts_as_yaml_overrides_formulas_and_conditions(examples):
             accepted(term.evaluate, table)
 
     tried(examples, check, text=text, formula=formulas)
+
+
+# -- logs of other trainers
+
+log_keys = st.one_of(st.sampled_from(["step", "global_step", "_step", "loss", "attn_0_0", "train/loss", "epoch"]), text)
+cells = st.dictionaries(log_keys, st.one_of(scalars, values), max_size=4)
+LONGEST = 9_000  # characters of a value in JSON: a piece of a .wandb file has at most 32 kB
+
+
+def looked_at(path, content):
+    """A forecast of a file, or a refusal."""
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        curve = accepted(read_curve, path)
+        if curve is not None:
+            accepted(Forecaster().predict, curve)
+
+
+def test_random_states_of_a_trainer(tmp_path, examples):
+    usual = [{"step": i, "loss": 2.0 - i / 100, "attn_0_0": i / 100} for i in range(20)]
+
+    def check(rows):
+        looked_at(tmp_path / "trainer_state.json", json.dumps({"log_history": [*usual, *rows]}).encode())
+
+    tried(examples, check, rows=st.lists(cells, max_size=4))
+
+
+def test_random_logs_of_weights_and_biases(tmp_path, examples):
+    usual = [{"_step": str(i), "loss": "2.0"} for i in range(20)]
+
+    def check(rows, seed):
+        cut = [{key[:99].encode(errors="replace"): json.dumps(v)[:LONGEST] for key, v in row.items()} for row in rows]
+        content = wandb_texts([*usual, *cut])
+        looked_at(tmp_path / "run-a.wandb", content)
+        looked_at(tmp_path / "run-a.wandb", damaged(content, random.Random(seed)))
+
+    tried(examples, check, rows=st.lists(cells, max_size=3), seed=st.integers(0, 1_000))
 
 
 # -- odd stores

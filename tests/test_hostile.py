@@ -124,6 +124,43 @@ def test_a_table_that_takes_much_is_refused_before_it_is_read(tmp_path, small_li
         read_curve(path)
 
 
+def test_a_log_of_many_columns_is_refused_before_it_is_a_table(tmp_path):
+    """600 kB that would be 3 GB: each row names a column of its own."""
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": [{"step": i, f"c{i}": 1} for i in range(20_000)]}))
+    with refused("SOURCE", str(path)):
+        read_curve(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.parametrize("name", ["curve.parquet", "trainer_state.json", "run-a.wandb", "x.tfevents.1", "curve.csv"])
+def test_a_pipe_in_the_place_of_a_curve_is_refused(tmp_path, name):
+    """To open one waits for its other end, and Ctrl-C does not end that."""
+    os.mkfifo(tmp_path / name)
+
+    def look(source):
+        with refused("SOURCE"):
+            read_curve(source)
+        said.append(source)
+
+    said, sources = [], [tmp_path, tmp_path / name]
+    for source in sources:
+        thread = threading.Thread(target=look, args=(source,), daemon=True)
+        thread.start()
+        thread.join(60)
+    assert said == sources
+
+
+def test_a_curve_that_is_a_link_out_of_its_directory_is_not_read(tmp_path):
+    store = a_store(tmp_path / "runs", 2)
+    directory = store / f"{0:016x}"
+    (directory / "curve.parquet").rename(tmp_path / "curve.parquet")
+    (directory / "curve.parquet").symlink_to(tmp_path / "curve.parquet")
+    with refused("SOURCE"):
+        read_curve(directory)
+    assert len(read_curve(tmp_path / "curve.parquet"))
+
+
 def test_a_column_of_records_is_refused(tmp_path):
     pq.write_table(pa.table({"step": [0], "record": [{"a": [1]}]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="record"):
@@ -315,6 +352,9 @@ WRONG = {  # what is changed, and the field that is named
     "targets of another shape": ({"returned": "Batch(inputs, targets[:, :1], relevant)"}, "targets"),
     "two values": ({"returned": "(inputs, targets)"}, "Mine.sample"),
     "nothing": ({"returned": "None"}, "Mine.sample"),
+    "targets of two sequences": ({"first": "targets = targets[:2]"}, "targets"),
+    "an exit": ({"first": "raise SystemExit(3)"}, "line 24"),
+    "a long message": ({"first": "raise ValueError('two\\nlines' * 9999)"}, "line 24"),
     "a misspelt name": ({"first": "torch.randnn(3)"}, "line 24"),
     "whole numbers": ({"returned": "Batch(inputs.long(), targets, relevant)"}, "inputs"),
 }
@@ -327,6 +367,25 @@ def test_a_mistake_in_a_task_of_ones_own_names_file_and_field(tmp_path, capsys, 
     small = ["model.width=8", "model.heads=1", "model.qk=4", "train.max_steps=2"]
     refused_command(capsys, "train", "mine.py", *small, "--out", "runs", says=["mine.py", field])
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_what_a_task_trains_on_is_tried_too(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    held_out = "\n\n    def held_out(self, n, rng, world):\n        return self.sample(n, rng, world)\n"
+    batch = "\n\n    def batch(self, step, n, rng, world):\n        return self.sample(n, rng, world)[:2]\n"
+    small = ["model.width=8", "model.heads=1", "model.qk=4", "train.max_steps=2"]
+    (tmp_path / "mine.py").write_text(TASK.format(**PLAIN) + held_out + batch)
+    refused_command(capsys, "train", "mine.py", *small, says=["mine.py", "Mine.batch"])
+    (tmp_path / "mine.py").write_text(TASK.format(**PLAIN) + held_out)
+    assert main(["train", "mine.py", *small]) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["raise SystemExit(3)", "raise ValueError('two\\nlines')", "import nothing_of_the_kind"]
+)
+def test_a_file_that_cannot_be_imported_is_one_sentence(tmp_path, capsys, text):
+    (tmp_path / "mine.py").write_text(text)
+    refused_command(capsys, "train", tmp_path / "mine.py", says=["mine.py", "line 1"])
 
 
 def test_a_refused_run_leaves_no_directory_and_takes_none_away(tmp_path):

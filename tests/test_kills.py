@@ -36,6 +36,12 @@ def test_kills_cost_nothing_but_time(tmp_path, kills, spawned, every):
 
 def test_the_committed_table_is_of_a_hundred_kills_without_a_loss():
     table = pd.read_csv(ROOT / "results/kills.csv")
-    assert (table["what"] == "sweep").sum() >= 100
+    sweeps, runs = (table[table["what"] == what] for what in ("sweep", "run"))
+    assert len(sweeps) >= 100
+    assert set(sweeps["signal"]) == {"SIGKILL", "SIGTERM", "SIGINT"}
+    assert set(sweeps["workers"]) == {"forked", "spawned"}
+    places = runs["moment"].str.extract(r"operation (\d+):")[0].astype(int)
+    assert places.tolist() == list(range(1, len(runs) + 1))  # every one of a run
+    assert len(runs) >= 100
     assert table["identical"].all()
     assert not table["lost"].any()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from dashboards import Server
-from refusals import names, refused
+from refusals import names, refused, refused_command
 from stores import a_store, mixed_store
 from unstuck.cli import main
 from unstuck.curve import Curve
@@ -223,6 +224,17 @@ def test_names_are_data(client, tmp_path):
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "ü" * 64, "nowhere.invalid"])
+def test_a_host_that_can_be_none_is_refused(store, capsys, host):
+    refused_command(capsys, "serve", store, "--host", host, "--port", "0", says=["--host"])
+
+
+def test_curves_beyond_all_bounds_are_shown_without_a_warning(client):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert client.get("/api/theory?T=1000000&d=1000000&B=1&p=0.9999999").status_code == 200
 
 
 def test_a_directory_that_is_not_there():

@@ -2,7 +2,6 @@
 
 import json
 import math
-import struct
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logs import wandb_file
 from refusals import refused, warned
 from unstuck.curve import Curve
 from unstuck.forecast import Outcome, curve_files
@@ -60,25 +60,12 @@ def test_prefixes_in_tensorboard(tmp_path):
 # -- Weights & Biases
 
 
-def wandb_file(rows):
-    """The bytes of a .wandb file: a header, then each record as one piece of a LevelDB log, here without checksums."""
-    proto = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    content = b":W&B" + struct.pack("<HB", 0xBEE1, 0)
-    for row in rows:
-        record = proto.Record()
-        for key, value in row.items():
-            record.history.item.add(nested_key=[key], value_json=json.dumps(value))
-        data = record.SerializeToString()
-        content += struct.pack("<IHB", 0, len(data), 1) + data
-    assert len(content) < curve_files.BLOCK
-    return content
-
-
 def wandb_run(folder, name, steps, loss):
     directory = folder / name
     directory.mkdir(parents=True)
     rows = [{"_step": i, "iter": step, "val/loss": loss} for i, step in enumerate(steps)]
-    (directory / f"run-{name.split('-')[-1]}.wandb").write_bytes(wandb_file(rows))
+    (directory / f"run-{name.split('-')[-1]}.wandb").write_bytes(content := wandb_file(rows))
+    assert len(content) < curve_files.BLOCK
     return directory
 
 
@@ -127,7 +114,16 @@ def test_the_trainer_state_is_read_alone_in_a_checkpoint_and_in_the_last_checkpo
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"log_history": 3}', '{"log_history": [1]}', "[" * 100_000, '{"a": 1}']
+    "content",
+    [
+        "{",
+        "[]",
+        '{"log_history": [{"step": 1}], "x": ' + "9" * 4_400 + "}",
+        '{"log_history": 3}',
+        '{"log_history": [1]}',
+        "[" * 100_000,
+        '{"a": 1}',
+    ],
 )
 def test_a_damaged_trainer_state_is_refused(tmp_path, content):
     (tmp_path / "trainer_state.json").write_text(content)

@@ -30,6 +30,20 @@ class InvalidCombination(BadInput):
         return InvalidCombination, self.args
 
 
+def brief(error: BaseException, limit: int = 300) -> str:
+    """Somebody else's error in one line: its type, and what it says.
+
+    Examples:
+        >>> brief(ValueError("two\\nlines"))
+        'ValueError: two lines'
+    """
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error's own text may fail too
+        text = ""
+    return f"{type(error).__name__}: {text if len(text) <= limit else text[: limit - 3] + '...'}"
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the valid name that starts like `name` or resembles it, or nothing."""
     folded = {n.lower(): n for n in reversed(list(names))}

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all, and never through a link."""
+"""Write a file whole or not at all, and never through a link; tell files from links, pipes and devices."""
 
 import errno
 import os
@@ -39,6 +39,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Put `text`, as UTF-8, in the place of what `path` holds."""
     write_bytes(path, text.encode())
+
+
+def is_own_file(path: Path) -> bool:
+    """Is it a file of its directory? A link may lead out of it, to what is not meant to be read."""
+    return path.is_file() and not path.is_symlink()
 
 
 def own_directory(path: Path) -> None:

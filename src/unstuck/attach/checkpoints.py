@@ -7,7 +7,9 @@ installed transformers. Nothing is downloaded.
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from unstuck.extras import require
 FINAL = ("main", "master", "final", "last")  # names of revisions that hold the last weights
 _STEP = re.compile(r"(?:^|[^a-z0-9])(?:checkpoint|step|steps|global_?step|iter|iteration|ckpt)[-_ ]?(\d+)(?:[^0-9]|$)")
 _NUMBER = re.compile(r"(\d+)(?!.*\d)")
+MOST_STEPS = 10**15
 MOST_STATE = 50_000_000  # bytes of a trainer_state.json that is read
 
 
@@ -65,7 +68,12 @@ def step_of(name: str) -> int | None:
         [500, 3000, 42, 7, None]
     """
     found = _STEP.search(name.lower()) or _NUMBER.search(name)
-    return int(found[1]) if found else None
+    return _as_step(int(found[1])) if found else None
+
+
+def _as_step(value: Any) -> int | None:
+    """A number of steps that a file or a name claims; None for what can be none."""
+    return value if type(value) is int and 0 <= value <= MOST_STEPS else None
 
 
 def find_checkpoints(directory: Path) -> list[Checkpoint]:
@@ -94,8 +102,8 @@ def _revisions(directory: Path) -> Iterator[Checkpoint]:
 def _folders(directory: Path) -> Iterator[Checkpoint]:
     for path in sorted(p for p in (directory, *directory.iterdir()) if (p / "config.json").is_file()):
         state = _state(path)
-        known = state.get("global_step")
-        step = known if isinstance(known, int) else None if path.name in FINAL else step_of(path.name)
+        known = _as_step(state.get("global_step"))
+        step = known if known is not None else None if path.name in FINAL else step_of(path.name)
         yield Checkpoint(path.name, path, step)
 
 
@@ -132,21 +140,57 @@ def load_model(checkpoint: Checkpoint) -> nn.Module:
     import transformers  # optional
 
     safe: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    config = transformers.AutoConfig.from_pretrained(checkpoint.path, **safe)
-    name = next(iter(getattr(config, "architectures", None) or [""]))
-    bare = name.endswith("Model") and "LMHead" not in name
-    kind: Any = transformers.AutoModel if bare else transformers.AutoModelForCausalLM
-    for kernel in ("sdpa", "eager"):  # whatever kernel the folder names
-        config._attn_implementation = kernel
-        try:
-            model: nn.Module = kind.from_pretrained(
-                checkpoint.path, config=config, use_safetensors=True, dtype=torch.float32, **safe
-            )
-            return model.eval()
-        except ValueError:
-            if kernel == "eager":
+    with _silenced():
+        config = transformers.AutoConfig.from_pretrained(checkpoint.path, **safe)
+        _check_layers(config, checkpoint)
+        name = next(iter(getattr(config, "architectures", None) or [""]))
+        bare = name.endswith("Model") and "LMHead" not in name
+        kind: Any = transformers.AutoModel if bare else transformers.AutoModelForCausalLM
+        for kernel in ("sdpa", "eager"):  # whatever kernel the folder names
+            config._attn_implementation = kernel
+            wanted: dict[str, Any] = {"config": config, "use_safetensors": True, "dtype": torch.float32}
+            try:
+                model, report = kind.from_pretrained(checkpoint.path, output_loading_info=True, **wanted, **safe)
+            except ValueError:
+                if kernel == "eager":
+                    raise
+                continue
+            except RuntimeError as e:
+                if "ignore_mismatched_sizes" in str(e):
+                    raise InvalidCombination("its weights have other shapes than its config.json names") from e
                 raise
+            if missing := sorted(report["missing_keys"]):
+                raise InvalidCombination(f"it lacks {len(missing)} weights, such as {missing[0]}")
+            return model.eval()
     raise AssertionError
+
+
+def _check_layers(config: Any, checkpoint: Checkpoint) -> None:
+    """Refuse more layers than there are weights, before a model of millions of layers is made."""
+    from safetensors import safe_open
+
+    count, layers = 0, getattr(config, "num_hidden_layers", 0)
+    for file in checkpoint.weights:
+        with safe_open(file, framework="pt") as f:
+            count += len(f.keys())
+    if isinstance(layers, int) and layers > count:
+        raise InvalidCombination(f"its config.json names {layers} layers, and it has {count} weights")
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Without the reports and bars of transformers, which print names from files as they are."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None] = lambda done, of: None) -> Series:
@@ -168,7 +212,8 @@ def watch_checkpoints(directory: str | Path, progress: Callable[[int, int], None
         try:
             row = _measured(checkpoint, series)
         except Exception as e:  # a folder may hold anything
-            series.skipped[checkpoint.name] = " ".join(str(e).split())[:300] or type(e).__name__
+            why = " ".join(str(e).split())[:300].rstrip(".")
+            series.skipped[checkpoint.name] = why or type(e).__name__
             continue
         assert checkpoint.step is not None
         loss = {TRAIN_LOSS: losses[checkpoint.step]} if checkpoint.step in losses else {}
@@ -189,6 +234,9 @@ def _by_weights(found: list[Checkpoint], series: Series) -> list[list[Checkpoint
     """Groups of checkpoints with the same weights; those without readable weights are named as skipped."""
     by_digest: dict[str, list[Checkpoint]] = {}
     for checkpoint in found:
+        if odd := _odd_file(checkpoint.path):
+            series.skipped[checkpoint.name] = f"{odd} is no plain file"
+            continue
         if not checkpoint.weights:
             series.skipped[checkpoint.name] = _why_no_weights(checkpoint)
             continue
@@ -197,6 +245,11 @@ def _by_weights(found: list[Checkpoint], series: Series) -> list[list[Checkpoint
         except Exception as e:  # a damaged file
             series.skipped[checkpoint.name] = f"its weights cannot be read ({type(e).__name__})"
     return list(by_digest.values())
+
+
+def _odd_file(folder: Path) -> str | None:
+    """What stands in a folder and is neither file nor folder: to open a pipe waits for its other end."""
+    return next((path.name for path in folder.iterdir() if not path.is_file() and not path.is_dir()), None)
 
 
 def _why_no_weights(checkpoint: Checkpoint) -> str:
@@ -235,5 +288,10 @@ def _losses(found: list[Checkpoint]) -> dict[int, float]:
         entries = [e for e in history if isinstance(e, dict)] if isinstance(history, list) else []
         known = {e["step"]: e["loss"] for e in entries if isinstance(e.get("step"), int) and "loss" in e}
         if known:
-            return {step: float(loss) for step, loss in known.items() if isinstance(loss, (int, float))}
+            return {step: float(loss) for step, loss in known.items() if _is_loss(loss)}
     return {}
+
+
+def _is_loss(value: Any) -> bool:
+    """JSON has whole numbers of any size."""
+    return isinstance(value, (int, float)) and abs(value) <= sys.float_info.max

@@ -195,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ended(code: int, sentence: str) -> int:
-    print(f"unstuck: {printable(sentence)}", file=sys.stderr)
+    print(f"unstuck: {printable(sentence, breaks=False)}", file=sys.stderr)
     return code
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from unstuck.errors import InvalidCombination
+from unstuck.errors import BadInput, InvalidCombination
 from unstuck.view.dashboard.app import KEEP, LOOPBACK, make_app, new_token
 
 from .common import say
@@ -39,6 +39,8 @@ def serve(
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+    except (socket.gaierror, UnicodeError, TypeError) as e:  # the last where a name cannot be encoded
+        raise BadInput("--host", host, "a name or address of this machine") from e
     except OSError as e:
         raise InvalidCombination(f"{host} port {port} is taken ({e.strerror}); --port 0 chooses a free one") from e
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, f"[{host}]" if ":" in host else host)

@@ -92,5 +92,7 @@ def _print(series: Series) -> None:
 
 
 def _best(curve: Curve, row: int, measure: str) -> str:
+    if math.isnan(curve.best(measure)[row]):  # as of weights that have diverged
+        return ""
     layer, head = curve.rows([i == row for i in range(len(curve))]).best_head(measure)
     return f"{layer}.{head}"

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from unstuck.config.names import shown_name, stored_name
 from unstuck.config.plain_yaml import LARGEST, NotPlain, plain_yaml
 from unstuck.config.run import OptimSpec, RunSpec, ScheduleSpec, TrainSpec
-from unstuck.errors import BadInput, InvalidCombination, nearest
+from unstuck.errors import BadInput, InvalidCombination, brief, nearest
 from unstuck.tasks._repeating import repeating
 
 #: What pydantic says less plainly.
@@ -312,8 +312,8 @@ def from_file(section: str, path: Path, is_kind: Callable[[type], bool], what: s
     sys.modules[module_name] = module
     try:
         loader.loader.exec_module(module)
-    except Exception as e:
-        raise InvalidCombination(f"{path} cannot be read as Python: {type(e).__name__}{line_of(e, path)}: {e}") from e
+    except (Exception, SystemExit) as e:
+        raise InvalidCombination(f"{path} cannot be read as Python{line_of(e, path)}: {brief(e)}") from e
     found = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module_name and is_kind(v)]
     if len(found) != 1:
         raise BadInput(f"{section}.name", str(path), f"a file that defines one {what}; it defines {len(found)}")

@@ -10,19 +10,21 @@ import re
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from unstuck.columns import is_loss, place, without_prefix
-from unstuck.errors import BadInput
+from unstuck.errors import BadInput, printable
 from unstuck.extras import require
+from unstuck.files import is_own_file
 
 from .plain_files import MAX_BYTES, STEP_ENDS, STEP_NAMES
 
 TRAINER_STATE = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint
+MOST_CELLS = 50_000_000  # of a log that names its columns in each row: 400 MB as numbers
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+(\.0*)?\s*")
 
 
@@ -32,6 +34,8 @@ def logged_table(path: Path) -> pd.DataFrame:
 
 
 def _file(path: Path) -> pd.DataFrame:
+    if not path.is_file():  # to open a pipe waits for its other end
+        raise BadInput("SOURCE", str(path), "a plain file or a directory")
     if path.stat().st_size > MAX_BYTES:
         raise BadInput("SOURCE", str(path), f"a file of at most {MAX_BYTES // 2**20} MB")
     if path.suffix.lower() in (".csv", ".parquet"):
@@ -47,9 +51,11 @@ def _file(path: Path) -> pd.DataFrame:
 
 
 def _directory(path: Path) -> pd.DataFrame:
-    if (path / "curve.parquet").is_file():
+    if is_own_file(path / "curve.parquet"):
         return _file(path / "curve.parquet")
-    if any(path.glob("*tfevents*")):
+    if events := [*path.glob("*tfevents*")]:
+        if odd := next((file for file in events if not file.is_file()), None):
+            raise BadInput("SOURCE", str(odd), "a plain file")
         return _tensorboard(path)
     if parts := _wandb_parts(path):
         return pd.concat([_file(part) for part in parts], ignore_index=True)
@@ -102,11 +108,28 @@ def _trainer_state(path: Path) -> pd.DataFrame:
         raise BadInput(
             "SOURCE", str(path), "JSON with log_history, a list of rows, as Hugging Face's Trainer writes it"
         )
-    return pd.DataFrame([_scalars(row) for row in log])
+    return _frame([_scalars(row) for row in log], path)
 
 
 def _scalars(row: dict[str, Any]) -> dict[str, float]:
-    return {k: v for k, v in row.items() if isinstance(v, (int, float))}
+    """The numbers of a row of JSON, whose names may hold half of a surrogate pair."""
+    return {printable(k): _real(v) for k, v in row.items() if isinstance(v, (int, float))}
+
+
+def _real(value: float) -> float:
+    """JSON has whole numbers of any size."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _frame(rows: Sequence[dict[str, float]], source: Path) -> pd.DataFrame:
+    """A table of rows that need not have the same columns: 20,000 rows of 600 kB with a column each would take 3 GB."""
+    cells = len(rows) * len(set().union(*rows))
+    if cells > MOST_CELLS:
+        raise BadInput("SOURCE", str(source), f"a log of at most {MOST_CELLS:,} cells; this one has {cells:,}")
+    return pd.DataFrame(rows)
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -143,7 +166,7 @@ def _tensorboard(source: Path) -> pd.DataFrame:
             value = make_ndarray(event.tensor_proto)
             if value.size == 1 and value.dtype.kind in "fiu":
                 rows.setdefault(event.step, {"step": event.step})[_name(tag)] = float(value.item())
-    return pd.DataFrame(list(rows.values()))
+    return _frame(list(rows.values()), source)
 
 
 def _name(tag: str) -> str:
@@ -162,11 +185,11 @@ def _wandb(path: Path) -> pd.DataFrame:
             record.ParseFromString(data)
             history = record.history.item if record.WhichOneof("record_type") == "history" else ()
             items = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in history}
-        except (DecodeError, ValueError) as e:
+        except (DecodeError, ValueError, RecursionError) as e:
             raise BadInput("SOURCE", str(path), f"a .wandb file that can be read ({type(e).__name__})") from e
         if items:
             rows.append(_scalars(items))
-    return pd.DataFrame(rows)
+    return _frame(rows, path)
 
 
 WANDB_HEADER, BLOCK, RECORD_HEADER = 7, 32_768, 7

@@ -28,7 +28,7 @@ PLAIN = re.compile(r"[0-9eE+\-.,\nnaN]*")  # of the cells of a CSV, where nan is
 def plain_columns(path: Path) -> Columns | None:
     """The columns of a plain CSV or Parquet file, the step first; None for any other file."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
             return None
         kind = path.suffix.lower()
         found = _csv(path) if kind == ".csv" else _parquet(path) if kind == ".parquet" else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from unstuck.columns import Source
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
+from unstuck.files import is_own_file
 
 from ._old import old_names
 from .events import Event
@@ -28,7 +29,8 @@ def read_curve(source: str | Path) -> Curve:
         if (archived := _run(path).curve()) is not None:
             return archived.sorted()
         raise BadInput("SOURCE", str(source), "a run directory or a file that exists, such as runs/ID")
-    plain = plain_columns(path / CURVE if path.is_dir() else path)
+    table = path if path.is_file() else path / CURVE
+    plain = plain_columns(table) if table is path or is_own_file(table) else None
     if plain is not None:
         return Curve(plain)
     from .curve_files import logged_table  # with pandas, which takes longer than most forecasts
@@ -51,7 +53,7 @@ def finished(source: Path, curve: Curve) -> Forecast | None:
 def _whose(path: Path) -> Source:
     """A directory with a specification is a run of ours, or of a `Watch`; anything else is somebody else's."""
     spec = _run(path).spec() if path.is_dir() else None
-    if spec is None or not (path / CURVE).is_file():
+    if spec is None or not is_own_file(path / CURVE):
         return "foreign"
     return "watch" if spec["task"].get("name") == WATCHED else "run"
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unstuck.files import is_own_file
 from unstuck.store.parquet import read_parquet, row_groups
 from unstuck.store.reading import (
     Version,
     attempt,
     checked_table,
-    is_own_file,
     parse_spec,
     parse_status,
     reason,

@@ -23,10 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unstuck.files import PARTIAL, write_bytes
+from unstuck.files import PARTIAL, is_own_file, write_bytes
 from unstuck.store.cells import Cells, Column
 from unstuck.store.parquet import numbers
-from unstuck.store.reading import is_own_file
 from unstuck.store.scan import NO_FILES, Signature
 
 MOST_FILES = 64  # indexes that are kept, those written last; one has some 100 bytes a run

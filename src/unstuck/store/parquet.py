@@ -34,8 +34,10 @@ class TooLarge(ValueError):
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
-    """The table in `path`, or some columns or row groups of it. Raises `TooLarge`, ValueError for columns of records,
-    and what pyarrow raises for a file that is damaged."""
+    """The table in `path`, or some columns or row groups of it. Raises `TooLarge`, ValueError for columns of records
+    and for what is no file, and what pyarrow raises for a file that is damaged."""
+    if not path.is_file():  # to open a pipe waits for its other end, deaf to Ctrl-C
+        raise ValueError("no plain file")
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     if any(map(_is_record, schema.types)):

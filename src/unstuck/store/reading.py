@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from unstuck.config.plain_yaml import plain_yaml
+from unstuck.files import is_own_file
 from unstuck.store.parquet import TooLarge, read_parquet
 from unstuck.store.result import Result
 
@@ -30,11 +31,6 @@ class Damaged(UserWarning):
 
 def warn_damaged(path: Path, why: str, what: str = PASSED_OVER) -> None:
     warnings.warn(f"{path} {what} ({why})", Damaged, stacklevel=3)
-
-
-def is_own_file(path: Path) -> bool:
-    """Is it a file of its directory? A link may lead out of it, to what is not meant to be read."""
-    return path.is_file() and not path.is_symlink()
 
 
 def version_of(path: Path | os.DirEntry[str]) -> Version:

@@ -18,11 +18,11 @@ import yaml
 from unstuck.columns import Source, renamed
 from unstuck.curve import Curve
 from unstuck.errors import InvalidCombination
-from unstuck.files import own_directory, remove_partial, replace_file, sync_directory
+from unstuck.files import is_own_file, own_directory, remove_partial, replace_file, sync_directory
 from unstuck.store.archive import ARCHIVE, ArchivedRun, Kind, archived_runs
 from unstuck.store.checkpoints import WrongCheckpoint, load_checkpoint, save_checkpoint
 from unstuck.store.locks import hold, is_held
-from unstuck.store.reading import has_rows, is_own_file, read_spec, read_status, read_table, warn_damaged
+from unstuck.store.reading import has_rows, read_spec, read_status, read_table, warn_damaged
 from unstuck.store.result import Result
 from unstuck.store.scan import holds_run
 from unstuck.store.table import flatten, summary

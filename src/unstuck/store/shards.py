@@ -14,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unstuck.files import replace_file
+from unstuck.files import is_own_file, replace_file
 from unstuck.store.archive import RUN_ID, RUNS, SCHEMA, ArchivedRun, Kind, archived_runs, file_of, read_shard
 from unstuck.store.parquet import read_parquet
-from unstuck.store.reading import is_own_file, parse_spec, parse_status, read_text, version_of, warn_damaged
+from unstuck.store.reading import parse_spec, parse_status, read_text, version_of, warn_damaged
 
 ROWS = 8192  # of a row group, at most, unless a run has more: what is read to get at one run
 FILES: dict[Kind, str] = {"curves": "curve.parquet", "maps": "maps.parquet"}  # of a run directory

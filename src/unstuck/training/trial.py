@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from unstuck.config.load import line_of
 from unstuck.config.run import RunSpec
-from unstuck.errors import BadInput, InvalidCombination
+from unstuck.errors import BadInput, InvalidCombination, brief
 from unstuck.models._given import Given
 from unstuck.scalars import is_whole
 from unstuck.tasks.task import Batch, Task
@@ -18,7 +19,7 @@ from unstuck.tasks.task import Batch, Task
 from .optimizers import optimizer_of
 from .seeds import stream
 
-SEQUENCES = 2
+SEQUENCES = (2, 3)  # of the batches that are tried: one size alone may fit by chance
 
 
 def try_out(spec: RunSpec) -> None:
@@ -28,15 +29,15 @@ def try_out(spec: RunSpec) -> None:
     if not (task or model or optimizer):
         return
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        batch = _Trial(spec.task, spec.task_name).batch(spec.seed) if task or model else None
+        batches = _Trial(spec.task, spec.task_name).batches(spec.seed) if task or model else []
         trial = _Trial(spec.model, spec.model_name)
         module = trial.call("build", spec.task, stream(spec.seed, "init"))
         if not isinstance(module, torch.nn.Module):
             raise BadInput(f"what {trial.field('build')} returns", module, "a torch.nn.Module")
         if optimizer:
             _Trial(spec.optim, spec.optim.name).guarded("the optimiser", lambda: optimizer_of(spec, module))
-        if batch is not None:
-            outputs = trial.guarded(f"the module of {trial.field('build')}", lambda: module.eval()(batch.inputs))
+        for batch in batches:
+            outputs = trial.guarded(f"the module of {trial.field('build')}", partial(module.eval(), batch.inputs))
             _Trial(spec.task, spec.task_name).losses(outputs, batch)
 
 
@@ -59,10 +60,10 @@ def named_files(spec: RunSpec) -> Iterator[None]:
         yield
     except (BadInput, OSError, MemoryError):
         raise
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         for name in (spec.task_name, spec.model_name, spec.optim.name):
             if name.endswith(".py") and (line := line_of(e, Path(name))):
-                raise InvalidCombination(f"{name} failed{line}: {type(e).__name__}: {e}") from e
+                raise InvalidCombination(f"{name} failed{line}: {brief(e)}") from e
         raise
 
 
@@ -86,23 +87,30 @@ class _Trial:
             return call()
         except (BadInput, OSError, MemoryError):
             raise
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             if "can't allocate memory" in str(e):
                 raise
             if isinstance(e, NotImplementedError):
                 raise InvalidCombination(f"{what} is missing") from e
-            raise InvalidCombination(f"{what} failed{line_of(e, Path(self.name))}: {type(e).__name__}: {e}") from e
+            raise InvalidCombination(f"{what} failed{line_of(e, Path(self.name))}: {brief(e)}") from e
 
     def call(self, method: str, *arguments: Any) -> Any:
         return self.guarded(self.field(method), lambda: getattr(self.part, method)(*arguments))
 
-    def batch(self, seed: int) -> Batch:
-        """A batch of the task, if it has the types and shapes that `Batch` names."""
+    def batches(self, seed: int) -> list[Batch]:
+        """Batches of the task, if they have the types and shapes that `Batch` names: to test on and to train on."""
         features = self._size("inputs")
         self._size("outputs")
         world = self.call("world", stream(seed, "trial of the world"))
-        method = "sample" if type(self.part).held_out is Task.held_out else "held_out"
-        drawn = self.call(method, SEQUENCES, stream(seed, "trial"), world)
+        kind = type(self.part)
+        test = "sample" if kind.held_out is Task.held_out else "held_out"
+        train = "sample" if kind.batch is Task.batch else "batch"
+        tried = [(method, n) for method in dict.fromkeys((test, train)) for n in SEQUENCES]
+        return [self._batch(method, n, stream(seed, "trial"), world, features) for method, n in tried]
+
+    def _batch(self, method: str, n: int, rng: torch.Generator, world: Any, features: int) -> Batch:
+        step = (1,) if method == "batch" else ()
+        drawn = self.call(method, *step, n, rng, world)
         field = self.field(method)
         if not isinstance(drawn, tuple) or not 3 <= len(drawn) <= len(Batch._fields):
             what = f"{len(drawn)} values" if isinstance(drawn, tuple) else drawn
@@ -111,7 +119,7 @@ class _Trial:
             if not isinstance(value, Tensor):
                 raise BadInput(f"{name} of {field}", value, "a tensor")
         batch = Batch(*drawn)
-        self._check_shapes(batch, field, features)
+        self._check_shapes(batch, field, features, n)
         return batch
 
     def _size(self, name: str) -> int:
@@ -120,8 +128,8 @@ class _Trial:
             raise BadInput(self.field(name), size, "a whole number, at least 1")
         return int(size)
 
-    def _check_shapes(self, batch: Batch, field: str, features: int) -> None:
-        inputs, n = batch.inputs, SEQUENCES
+    def _check_shapes(self, batch: Batch, field: str, features: int, n: int) -> None:
+        inputs = batch.inputs
         if self.part.discrete:
             if inputs.dim() < 2 or len(inputs) != n or inputs.is_floating_point():
                 raise BadInput(f"inputs of {field}", _shape(inputs), f"token indices in ({n}, T)")

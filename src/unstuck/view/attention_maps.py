@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unstuck.store.reading import is_own_file, read_text
+from unstuck.files import is_own_file
+from unstuck.store.reading import read_text
 from unstuck.store.store import CACHE, RunDirectory
 from unstuck.view.heads import head_name
 

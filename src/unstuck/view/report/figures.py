@@ -9,8 +9,9 @@ from typing import Any
 
 from PIL import Image
 
+from unstuck.files import is_own_file
 from unstuck.papers.catalogue import entries
-from unstuck.store.reading import is_own_file, read_text
+from unstuck.store.reading import read_text
 
 WIDTH, COLOURS = 1300, 96  # of a picture in a report
 PIXELS = 40_000_000  # of a picture that is opened: 120 MB, which a file of some kB may stand for

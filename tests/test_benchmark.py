@@ -363,8 +363,8 @@ def small(monkeypatch, tmp_path):
 
 
 def example():
-    """The forecaster that docs/leaderboard.md shows."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "leaderboard.md").read_text(), re.DOTALL)
+    """The forecaster that docs/own-forecaster.md shows."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own-forecaster.md").read_text(), re.DOTALL)
     return code
 
 

@@ -277,10 +277,18 @@ class AutoWatch:
         elif self._is_loss_due(step):
             self._row()
         self._say_what_is_missing(step)
-        if self.rows and self.rows[-1][STEP] == step and self._reports.is_due(step):
-            began = self.pace.clock()
+        if self.rows and self.rows[-1][STEP] == step:
+            self._tell(step)
+
+    def _tell(self, step: int) -> None:
+        """Report what the last row shows, if that is due; else look at the loss alone, which is cheap."""
+        began = self.pace.clock()
+        if self._reports.is_due(step):
             self.report()
             self.pace.took("report", self.pace.clock() - began)
+        elif (self._losses.seen or self._has_loss) and self.pace.allows_loss:
+            self._reports.follow_loss(self.rows)
+            self.pace.took("loss", self.pace.clock() - began)
 
     def _look(self) -> None:
         assert self.watch is not None

@@ -9,10 +9,11 @@ from unstuck.attach.live import Trackers
 from unstuck.attach.messages import log
 from unstuck.attach.pace import Pace
 from unstuck.attach.run_files import RunFiles
-from unstuck.columns import Row
+from unstuck.columns import STEP, Row, is_loss
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecaster
+from unstuck.forecast.loss import from_loss
 
 GROWTH, SECONDS = 1.1, 60.0  # growth of the steps, or seconds, after which the curve is saved again
 EARLY_GROWTH, EARLY_STEPS = 2.0, 50  # the same growth, and steps, while time is spent in advance
@@ -57,3 +58,14 @@ class Reports:
             self._line = line
         if not is_trial:
             self.trackers.write(curve, line, self.files.path)
+
+    def follow_loss(self, rows: Sequence[Row]) -> None:
+        """Between two reports: print a line if the loss alone shows a new state, such as a plateau that it has left."""
+        curve = Curve.from_rows({name: row[name] for name in row if name == STEP or is_loss(name)} for row in rows)
+        if curve.loss_name is None:
+            return
+        seen = from_loss(curve)
+        line = Line(seen, seen)
+        if line.shows_new_loss_after(self._line):
+            log.info("%s", line)
+            self._line = line if self._line is None else self._line.with_loss(seen)

@@ -645,21 +645,46 @@ def told(losses, out, **options):
     return watch
 
 
+def lines_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
+
+
 def test_a_change_of_the_loss_is_said_without_a_measurement(tmp_path, caplog):
     """Within some rows, once each, and not again by the next report."""
     steps = np.arange(1, 401)
     losses = np.where(steps < 200, 1.0, np.maximum(0.05, 0.97 ** (steps - 200.0))) + 0.004 * (-1.0) ** (steps // 5)
     with caplog.at_level(logging.INFO, "unstuck"):
         watch = told(losses[:230], tmp_path / "run")
-        lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
+        lines = lines_of(caplog)
         assert watch._reports._line.loss.outcome is Outcome.LEFT
         assert 200 <= watch._reports._line.loss.step < 220
         assert len(lines) == len(set(lines)) <= 3
         caplog.clear()
         watch.report()
-        assert not [record for record in caplog.records if record.getMessage().startswith("step ")]
+        assert not lines_of(caplog)
     assert np.isfinite(watch.curve.best("induction")).sum() == 1
     watch.close(last=False)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(40, 10), (45, 10), (45, None)])
+def test_a_training_ends_with_one_line_of_its_last_row(tmp_path, caplog, steps, every):
+    """Also where the last report, at its last row, had no news."""
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = told(1.0 + 0.004 * (-1.0) ** np.arange(steps), tmp_path / "run", every=every)
+        caplog.clear()
+        if steps == 40:
+            watch.report()
+        watch.close(last=False)  # as at the end of the process
+        watch.close(last=False)
+    lines = lines_of(caplog)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"step {watch.rows[-1]['step']:,.0f} ")
+
+
+def test_a_training_of_no_step_has_no_last_line(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "unstuck"):
+        told([], tmp_path / "run").close()
+    assert not lines_of(caplog)
 
 
 def test_a_model_with_normalisation_gets_no_high_grade():

@@ -381,8 +381,8 @@ class AutoWatch:
 
     def close(self, *, last: bool = True, within_step: bool = False) -> None:
         """Detach from model and optimiser, measure a `last` time, save the curve, and say what it came to. At the end
-        of the process it is closed without a last measurement. `within_step`: PyTorch goes through the optimiser's
-        hooks, of which none may be removed then."""
+        of the process it is closed without a last measurement, but with a last line. `within_step`: the watch has
+        failed, and PyTorch goes through the optimiser's hooks, of which none may be removed then."""
         if self.closed:
             return
         if self._step_handle is not None and not within_step:
@@ -391,14 +391,17 @@ class AutoWatch:
             handle.remove()
         self._handles = []
         try:
+            says = self.step != self._start and not within_step  # else no step was made, or the watch failed
             looks = last and self.watch is not None and self.step not in (self._start, self.pace.last)
             if looks:
                 self._look()
             self._files.is_ended = True
             if self.rows and (looks or self._reports.last != self.step):
-                self._report(is_last=last)
+                self._report(is_last=says)
             elif self.rows:
                 self._files.end(int(self.rows[-1][STEP]))
+                if says:
+                    self._reports.say_last()
         except Exception as e:  # such as a full disk at the end of a training
             log.warning("the last rows are not saved: %s: %s", type(e).__name__, e)
         self.closed = True

@@ -29,7 +29,8 @@ class Reports:
         self.trackers = Trackers(trackers)
         self.last = 0  # step of the last report
         self._then = time.monotonic()
-        self._line: Line | None = None
+        self._line: Line | None = None  # the last one printed
+        self._unsaid: Line | None = None  # that of the last report, if it was not printed
 
     def begin(self, step: int) -> None:
         self.last, self._then = step, time.monotonic()
@@ -53,11 +54,20 @@ class Reports:
         except BadInput:  # neither a loss nor a measure of heads yet
             return
         line = Line.of(curve, said, self.pace.seconds_per_step(step), normalised=self.normalised)
-        if is_last or line.is_news_after(self._line):
+        is_new = self._line is None or line.forecast.now != self._line.forecast.now
+        if (is_last and is_new) or line.is_news_after(self._line):
             log.info("%s", line)
-            self._line = line
+            self._line, self._unsaid = line, None
+        else:
+            self._unsaid = line
         if not is_trial:
             self.trackers.write(curve, line, self.files.path)
+
+    def say_last(self) -> None:
+        """Print the line of the last report, unless that was done."""
+        if self._unsaid is not None:
+            log.info("%s", self._unsaid)
+            self._line, self._unsaid = self._unsaid, None
 
     def follow_loss(self, rows: Sequence[Row]) -> None:
         """Between two reports: print a line if the loss alone shows a new state, such as a plateau that it has left."""

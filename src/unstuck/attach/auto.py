@@ -29,6 +29,7 @@ SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim 
 MOST_TOKENS = 512  # of the first batch from which the induction test is drawn: the most frequent, learnt the earliest
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
+TO_FORECAST = "for one, pass probe= (a few sequences) and targets= (the tokens that matter in them)"
 NO_LOSS = 20  # steps without a loss after which the watch says what it cannot know
 NO_STEP = 20  # forward passes without a counted step after which it says that nothing is recorded
 ACCUMULATED = 1000  # the same with an optimiser of the model, which may accumulate gradients over many batches
@@ -194,7 +195,7 @@ class AutoWatch:
             log.warning("attention is not measured; the loss is. %s", why)
             return
         if why:
-            log.info("no induction test (%s): entropies are measured, from which no end is predicted", why)
+            log.info("no induction test: %s. Entropies are measured, and give no forecast; %s", why, TO_FORECAST)
         self._go_on_with_saved_tokens()
         if self._files.tokens is None and not self._start:
             self._draw_from(self._tokens_in(batch))

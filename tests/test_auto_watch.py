@@ -630,6 +630,9 @@ def test_one_exit_has_one_date():
     assert (line.forecast.outcome, line.loss.outcome) == (Outcome.EMERGES, Outcome.LEFT)
     assert str(line).count("exit") == 1
     assert "left" not in str(line)
+    alone = str(Line(line.loss, line.loss))  # of a curve without targets
+    assert names(alone, f"{line.loss.step:,.0f}")
+    assert "left" not in alone
 
 
 def told(losses, out, **options):

@@ -110,11 +110,11 @@ class Line:
         return names.get(self.loss.outcome, self.loss.outcome.value)
 
     def _left_part(self, loss: Forecast) -> str:
-        """The exit by the forecast's own rule, which asks for a fall by a fifth; until then the loss falls from it."""
-        said, step = self.forecast, loss.step or 0.0
-        if said.event is Event.EXIT and said.outcome in (Outcome.EMERGES, Outcome.NOT_SOON):
-            return f"loss falling since {step:,.0f}"
-        return f"left a plateau at {said.step if self._is_one_exit else step:,.0f}"
+        """The exit by the forecast's own rule, which asks for a fall by a fifth; else the first row below the plateau,
+        which is earlier."""
+        if self._is_one_exit:
+            return f"left a plateau at {self.forecast.step:,.0f}"
+        return f"loss below its plateau since {loss.step or 0.0:,.0f}"
 
     @property
     def _is_one_exit(self) -> bool:

@@ -16,7 +16,7 @@ import unstuck
 from refusals import names, refused
 from unstuck.attach.closing import close_freed
 from unstuck.attach.line import Line
-from unstuck.attach.pace import AHEAD, Pace
+from unstuck.attach.pace import AHEAD, LOSS_PART, Pace
 from unstuck.columns import COPY_ADVANTAGE
 from unstuck.curve import Curve
 from unstuck.forecast import Forecaster, Outcome
@@ -318,7 +318,8 @@ def test_a_model_of_other_outputs_than_its_tokens_is_no_language_model(read, tmp
             watch.loss(loss)
             optimizer.step()
     assert watch.curve.measures == ["row_entropy", "distance"]
-    assert any(names(record.getMessage(), "logits", 65) for record in caplog.records)  # why
+    why = ("one answer",) if read == "last" else ("logits", 65)
+    assert any(names(record.getMessage(), *why, "probe=", "targets=") for record in caplog.records)
     watch.close()
 
 
@@ -538,6 +539,28 @@ def test_a_pause_is_named_once_when_the_time_in_advance_is_spent():
     assert fixed.pause(40) is None
 
 
+@pytest.mark.parametrize(("step_time", "look_time", "test_time"), [(0.025, 0.03, 0.008), (1.0, 0.5, 0.02)])
+def test_tests_of_the_loss_go_on_between_measurements_within_the_share(step_time, look_time, test_time):
+    now, tests = [0.0], []
+    pace = Pace(0.01, clock=lambda: now[0])
+    pace.expect("look", look_time)
+    pace.begin(0)
+    for step in range(1, 8001):
+        now[0] += step_time
+        if pace.is_due(step):
+            now[0] += look_time
+            pace.took("look", look_time)
+            pace.last = step
+        elif pace.allows_loss:
+            now[0] += test_time
+            pace.took("loss", test_time)
+            tests.append(step * step_time)
+        assert pace.spent <= 0.01 * max(step * step_time, AHEAD) + test_time
+    between = test_time / (0.01 * LOSS_PART)
+    assert np.diff([0.0, *tests]).max() <= 2 * between + step_time
+    assert not Pace(0.01, every=10).allows_loss
+
+
 def test_a_short_training_hears_once_how_it_gets_more_rows(tmp_path, caplog, monkeypatch):
     model = Tiny()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -607,6 +630,65 @@ def test_one_exit_has_one_date():
     assert (line.forecast.outcome, line.loss.outcome) == (Outcome.EMERGES, Outcome.LEFT)
     assert str(line).count("exit") == 1
     assert "left" not in str(line)
+    alone = str(Line(line.loss, line.loss))  # of a curve without targets
+    assert names(alone, f"{line.loss.step:,.0f}")
+    assert "left" not in alone
+
+
+def told(losses, out, **options):
+    """A watch that is told losses, a second a step by its clock, and has no time for measurements and reports."""
+    now = [0.0]
+    watch = unstuck.watch(Tiny(), None, out=out, trackers=(), **options)
+    watch.pace.clock = lambda: now[0]
+    for kind in ("look", "report"):
+        watch.pace.expect(kind, math.inf)
+    for loss in losses:
+        now[0] += 1.0
+        watch.loss(loss)
+        watch.stepped()
+    return watch
+
+
+def lines_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
+
+
+def test_a_change_of_the_loss_is_said_without_a_measurement(tmp_path, caplog):
+    """Within some rows, once each, and not again by the next report."""
+    steps = np.arange(1, 401)
+    losses = np.where(steps < 200, 1.0, np.maximum(0.05, 0.97 ** (steps - 200.0))) + 0.004 * (-1.0) ** (steps // 5)
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = told(losses[:230], tmp_path / "run")
+        lines = lines_of(caplog)
+        assert watch._reports._line.loss.outcome is Outcome.LEFT
+        assert 200 <= watch._reports._line.loss.step < 220
+        assert len(lines) == len(set(lines)) <= 3
+        caplog.clear()
+        watch.report()
+        assert not lines_of(caplog)
+    assert np.isfinite(watch.curve.best("induction")).sum() == 1
+    watch.close(last=False)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(40, 10), (45, 10), (45, None)])
+def test_a_training_ends_with_one_line_of_its_last_row(tmp_path, caplog, steps, every):
+    """Also where the last report, at its last row, had no news."""
+    with caplog.at_level(logging.INFO, "unstuck"):
+        watch = told(1.0 + 0.004 * (-1.0) ** np.arange(steps), tmp_path / "run", every=every)
+        caplog.clear()
+        if steps == 40:
+            watch.report()
+        watch.close(last=False)  # as at the end of the process
+        watch.close(last=False)
+    lines = lines_of(caplog)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"step {watch.rows[-1]['step']:,.0f} ")
+
+
+def test_a_training_of_no_step_has_no_last_line(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "unstuck"):
+        told([], tmp_path / "run").close()
+    assert not lines_of(caplog)
 
 
 def test_a_model_with_normalisation_gets_no_high_grade():

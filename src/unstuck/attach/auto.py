@@ -29,6 +29,7 @@ SHARE = 0.01  # of the training time, by the watch's own clock: half of the aim 
 MOST_TOKENS = 512  # of the first batch from which the induction test is drawn: the most frequent, learnt the earliest
 FEW = 4  # sequences of the first batch that are kept as a probe of a model without a vocabulary
 LOSS_GAP, LOSS_DENSITY = 5, 100  # steps between two rows with a loss alone, and rows while the steps grow by e
+TO_FORECAST = "for one, pass probe= (a few sequences) and targets= (the tokens that matter in them)"
 NO_LOSS = 20  # steps without a loss after which the watch says what it cannot know
 NO_STEP = 20  # forward passes without a counted step after which it says that nothing is recorded
 ACCUMULATED = 1000  # the same with an optimiser of the model, which may accumulate gradients over many batches
@@ -194,7 +195,7 @@ class AutoWatch:
             log.warning("attention is not measured; the loss is. %s", why)
             return
         if why:
-            log.info("no induction test (%s): entropies are measured, from which no end is predicted", why)
+            log.info("no induction test: %s. Entropies are measured, and give no forecast; %s", why, TO_FORECAST)
         self._go_on_with_saved_tokens()
         if self._files.tokens is None and not self._start:
             self._draw_from(self._tokens_in(batch))
@@ -277,10 +278,18 @@ class AutoWatch:
         elif self._is_loss_due(step):
             self._row()
         self._say_what_is_missing(step)
-        if self.rows and self.rows[-1][STEP] == step and self._reports.is_due(step):
-            began = self.pace.clock()
+        if self.rows and self.rows[-1][STEP] == step:
+            self._tell(step)
+
+    def _tell(self, step: int) -> None:
+        """Report what the last row shows, if that is due; else look at the loss alone, which is cheap."""
+        began = self.pace.clock()
+        if self._reports.is_due(step):
             self.report()
             self.pace.took("report", self.pace.clock() - began)
+        elif (self._losses.seen or self._has_loss) and self.pace.allows_loss:
+            self._reports.follow_loss(self.rows)
+            self.pace.took("loss", self.pace.clock() - began)
 
     def _look(self) -> None:
         assert self.watch is not None
@@ -373,8 +382,8 @@ class AutoWatch:
 
     def close(self, *, last: bool = True, within_step: bool = False) -> None:
         """Detach from model and optimiser, measure a `last` time, save the curve, and say what it came to. At the end
-        of the process it is closed without a last measurement. `within_step`: PyTorch goes through the optimiser's
-        hooks, of which none may be removed then."""
+        of the process it is closed without a last measurement, but with a last line. `within_step`: the watch has
+        failed, and PyTorch goes through the optimiser's hooks, of which none may be removed then."""
         if self.closed:
             return
         if self._step_handle is not None and not within_step:
@@ -383,14 +392,17 @@ class AutoWatch:
             handle.remove()
         self._handles = []
         try:
+            says = self.step != self._start and not within_step  # else no step was made, or the watch failed
             looks = last and self.watch is not None and self.step not in (self._start, self.pace.last)
             if looks:
                 self._look()
             self._files.is_ended = True
             if self.rows and (looks or self._reports.last != self.step):
-                self._report(is_last=last)
+                self._report(is_last=says)
             elif self.rows:
                 self._files.end(int(self.rows[-1][STEP]))
+                if says:
+                    self._reports.say_last()
         except Exception as e:  # such as a full disk at the end of a training
             log.warning("the last rows are not saved: %s: %s", type(e).__name__, e)
         self.closed = True

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from unstuck.attach import find
 from unstuck.attach.capture import beside, called, can_run, seen_kernels, undisturbed, unwrapped
-from unstuck.attach.language import logits_of
+from unstuck.attach.language import logits_of, parts_of
 from unstuck.attach.sizes import sizes_of
 from unstuck.attach.watch import SHORTEST, Watch
 from unstuck.errors import BadInput
@@ -54,7 +54,9 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
         ):
             return (found, "") if is_causal(found) else (None, "its logits at a position depend on later tokens")
         if watches:
-            return None, f"its output has no logits of every position over the {sizes.vocabulary} tokens that it takes"
+            if gives_one_answer(watches[0]):
+                return None, "the model gives one answer a sequence"
+            return None, f"the model has no logits over the {sizes.vocabulary} tokens that it takes at every position"
         why = str(tried[-1])
     return None, why
 
@@ -68,12 +70,22 @@ def is_causal(watch: Watch) -> bool:
     return not bool((first - second).abs().max() > AHEAD_SHARE * first.std())  # also of logits that are not finite
 
 
+def gives_one_answer(watch: Watch) -> bool:
+    """Is a model's output (sequences, classes), or one number a sequence, rather than something of every position?"""
+    tensors = [part for part in parts_of(_output(watch, watch.random)) if isinstance(part, Tensor) and part.dim()]
+    return bool(tensors) and all(x.dim() <= 2 and len(x) == len(watch.random) for x in tensors)
+
+
 def _logits(watch: Watch, tokens: Tensor) -> Tensor:
-    model = unwrapped(watch.model)
-    with undisturbed(model), seen_kernels(model):
-        found = logits_of(called(model, beside(model, watch.tokens(tokens))), tokens)
+    found = logits_of(_output(watch, tokens), tokens)
     assert found is not None  # as when the watch was made
     return found.float()
+
+
+def _output(watch: Watch, tokens: Tensor) -> Any:
+    model = unwrapped(watch.model)
+    with undisturbed(model), seen_kernels(model):
+        return called(model, beside(model, watch.tokens(tokens)))
 
 
 def watch_on(tokens: Sequence[int], watch: Watch) -> Watch | None:

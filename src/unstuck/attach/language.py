@@ -27,7 +27,7 @@ def logits_of(output: Any, tokens: Tensor) -> Tensor | None:
     """The logits, (n, at least T, vocabulary), that a model gives on token indices, (n, T): its output, `logits` in it,
     or the first part of a tuple that has this shape. None if no such tensor knows all of the tokens."""
     (n, T), largest = tokens.shape, int(tokens.max())
-    for part in _parts(output):
+    for part in parts_of(output):
         if isinstance(part, Tensor) and part.dim() == 3 and part.is_floating_point():
             sequences, positions, vocabulary = part.shape
             if sequences == n and positions >= T and vocabulary > largest:
@@ -35,7 +35,7 @@ def logits_of(output: Any, tokens: Tensor) -> Tensor | None:
     return None
 
 
-def _parts(output: Any) -> Iterator[Any]:
+def parts_of(output: Any) -> Iterator[Any]:
     """Where logits may be in what a model gives."""
     if isinstance(output, Mapping):
         yield output.get("logits")

@@ -4,7 +4,7 @@ step 90 | plateau since 20 | exit about 174 (147-205) | medium: attention to you
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from unstuck.curve import Curve
@@ -49,6 +49,16 @@ class Line:
             return True
         mine, theirs = self.forecast.step, other.forecast.step
         return bool(mine and theirs and abs(math.log(mine / theirs)) > NEWS)
+
+    def shows_new_loss_after(self, other: "Line | None") -> bool:
+        """Is the loss in another state? Noise that hides its state is not news."""
+        if self.loss is None or self.loss.outcome is Outcome.UNCLEAR:
+            return False
+        return other is None or other.loss is None or other.loss.outcome is not self.loss.outcome
+
+    def with_loss(self, loss: Forecast) -> "Line":
+        """The same with what the loss shows by now."""
+        return replace(self, loss=loss, forecast=self.forecast if self.forecast.notes.loss is None else loss)
 
     @property
     def _state(self) -> tuple[object, ...]:
@@ -100,11 +110,11 @@ class Line:
         return names.get(self.loss.outcome, self.loss.outcome.value)
 
     def _left_part(self, loss: Forecast) -> str:
-        """The exit by the forecast's own rule, which asks for a fall by a fifth; until then the loss falls from it."""
-        said, step = self.forecast, loss.step or 0.0
-        if said.event is Event.EXIT and said.outcome in (Outcome.EMERGES, Outcome.NOT_SOON):
-            return f"loss falling since {step:,.0f}"
-        return f"left a plateau at {said.step if self._is_one_exit else step:,.0f}"
+        """The exit by the forecast's own rule, which asks for a fall by a fifth; else the first row below the plateau,
+        which is earlier."""
+        if self._is_one_exit:
+            return f"left a plateau at {self.forecast.step:,.0f}"
+        return f"loss below its plateau since {loss.step or 0.0:,.0f}"
 
     @property
     def _is_one_exit(self) -> bool:

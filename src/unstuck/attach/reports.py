@@ -9,10 +9,11 @@ from unstuck.attach.live import Trackers
 from unstuck.attach.messages import log
 from unstuck.attach.pace import Pace
 from unstuck.attach.run_files import RunFiles
-from unstuck.columns import Row
+from unstuck.columns import STEP, Row, is_loss
 from unstuck.curve import Curve
 from unstuck.errors import BadInput
 from unstuck.forecast import Forecaster
+from unstuck.forecast.loss import from_loss
 
 GROWTH, SECONDS = 1.1, 60.0  # growth of the steps, or seconds, after which the curve is saved again
 EARLY_GROWTH, EARLY_STEPS = 2.0, 50  # the same growth, and steps, while time is spent in advance
@@ -28,7 +29,8 @@ class Reports:
         self.trackers = Trackers(trackers)
         self.last = 0  # step of the last report
         self._then = time.monotonic()
-        self._line: Line | None = None
+        self._line: Line | None = None  # the last one printed
+        self._unsaid: Line | None = None  # that of the last report, if it was not printed
 
     def begin(self, step: int) -> None:
         self.last, self._then = step, time.monotonic()
@@ -52,8 +54,28 @@ class Reports:
         except BadInput:  # neither a loss nor a measure of heads yet
             return
         line = Line.of(curve, said, self.pace.seconds_per_step(step), normalised=self.normalised)
-        if is_last or line.is_news_after(self._line):
+        is_new = self._line is None or line.forecast.now != self._line.forecast.now
+        if (is_last and is_new) or line.is_news_after(self._line):
             log.info("%s", line)
-            self._line = line
+            self._line, self._unsaid = line, None
+        else:
+            self._unsaid = line
         if not is_trial:
             self.trackers.write(curve, line, self.files.path)
+
+    def say_last(self) -> None:
+        """Print the line of the last report, unless that was done."""
+        if self._unsaid is not None:
+            log.info("%s", self._unsaid)
+            self._line, self._unsaid = self._unsaid, None
+
+    def follow_loss(self, rows: Sequence[Row]) -> None:
+        """Between two reports: print a line if the loss alone shows a new state, such as a plateau that it has left."""
+        curve = Curve.from_rows({name: row[name] for name in row if name == STEP or is_loss(name)} for row in rows)
+        if curve.loss_name is None:
+            return
+        seen = from_loss(curve)
+        line = Line(seen, seen)
+        if line.shows_new_loss_after(self._line):
+            log.info("%s", line)
+            self._line = line if self._line is None else self._line.with_loss(seen)

@@ -635,8 +635,8 @@ def test_one_exit_has_one_date():
     assert "left" not in alone
 
 
-def told(losses, out, **options):
-    """A watch that is told losses, a second a step by its clock, and has no time for measurements and reports."""
+def fed(losses, out, **options):
+    """A watch that gets losses, a second a step by its clock, and has no time for measurements and reports."""
     now = [0.0]
     watch = unstuck.watch(Tiny(), None, out=out, trackers=(), **options)
     watch.pace.clock = lambda: now[0]
@@ -658,7 +658,7 @@ def test_a_change_of_the_loss_is_said_without_a_measurement(tmp_path, caplog):
     steps = np.arange(1, 401)
     losses = np.where(steps < 200, 1.0, np.maximum(0.05, 0.97 ** (steps - 200.0))) + 0.004 * (-1.0) ** (steps // 5)
     with caplog.at_level(logging.INFO, "unstuck"):
-        watch = told(losses[:230], tmp_path / "run")
+        watch = fed(losses[:230], tmp_path / "run")
         lines = lines_of(caplog)
         assert watch._reports._line.loss.outcome is Outcome.LEFT
         assert 200 <= watch._reports._line.loss.step < 220
@@ -674,7 +674,7 @@ def test_a_change_of_the_loss_is_said_without_a_measurement(tmp_path, caplog):
 def test_a_training_ends_with_one_line_of_its_last_row(tmp_path, caplog, steps, every):
     """Also where the last report, at its last row, had no news."""
     with caplog.at_level(logging.INFO, "unstuck"):
-        watch = told(1.0 + 0.004 * (-1.0) ** np.arange(steps), tmp_path / "run", every=every)
+        watch = fed(1.0 + 0.004 * (-1.0) ** np.arange(steps), tmp_path / "run", every=every)
         caplog.clear()
         if steps == 40:
             watch.report()
@@ -687,7 +687,7 @@ def test_a_training_ends_with_one_line_of_its_last_row(tmp_path, caplog, steps, 
 
 def test_a_training_of_no_step_has_no_last_line(tmp_path, caplog):
     with caplog.at_level(logging.INFO, "unstuck"):
-        told([], tmp_path / "run").close()
+        fed([], tmp_path / "run").close()
     assert not lines_of(caplog)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from unstuck.attach import find
 from unstuck.attach.capture import beside, called, can_run, seen_kernels, undisturbed, unwrapped
 from unstuck.attach.language import logits_of, parts_of
-from unstuck.attach.sizes import sizes_of
+from unstuck.attach.sizes import Sizes, sizes_of
 from unstuck.attach.watch import SHORTEST, Watch
 from unstuck.errors import BadInput
 
@@ -36,29 +36,31 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
     if seen is None and not can_run(model):
         return None, "its parameters are made by the first batch"
     sizes = sizes_of(model)
-    if sizes.vocabulary is None or sizes.vocabulary < 2:
-        return None, "the model has no embedding of tokens"
     longest = sizes.context or seen
     on_cpu = all(p.device.type == "cpu" for p in model.parameters())
+    if sizes.vocabulary is None or sizes.vocabulary < 2:
+        return None, "the model has no embedding of tokens"
     if longest is None and not on_cpu:
         return None, "the model does not state the length of its context"
     if longest is not None and longest < SHORTEST:
         return None, f"its context is {longest}, and the test needs {SHORTEST}"
-    most = min(LENGTH, longest or LENGTH)
-    why = ""
+    most, why = min(LENGTH, longest or LENGTH), ""
     for length in (most, *(length for length in SHORTER if on_cpu and length < most)):
         tried = list(_watches(model, sizes.vocabulary, length))
-        watches = [one for one in tried if isinstance(one, Watch)]
-        if found := next(
-            (one for one in watches if one.logits and one.logits in (sizes.vocabulary, sizes.table)), None
-        ):
-            return (found, "") if is_causal(found) else (None, "its logits at a position depend on later tokens")
-        if watches:
-            if gives_one_answer(watches[0]):
-                return None, "the model gives one answer a sequence"
-            return None, f"the model has no logits over the {sizes.vocabulary} tokens that it takes at every position"
+        if watches := [one for one in tried if isinstance(one, Watch)]:
+            return _with_logits(watches, sizes)
         why = str(tried[-1])
     return None, why
+
+
+def _with_logits(watches: Sequence[Watch], sizes: Sizes) -> tuple[Watch | None, str]:
+    """That of `watches` whose model has logits over its tokens and is causal, or None, and why there is none."""
+    for watch in watches:
+        if watch.logits and watch.logits in (sizes.vocabulary, sizes.table):
+            return (watch, "") if is_causal(watch) else (None, "its logits at a position depend on later tokens")
+    if gives_one_answer(watches[0]):
+        return None, "the model gives one answer a sequence"
+    return None, f"the model has no logits over the {sizes.vocabulary} tokens that it takes at every position"
 
 
 def is_causal(watch: Watch) -> bool:

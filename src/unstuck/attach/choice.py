@@ -40,17 +40,22 @@ def language_watch(model: nn.Module, seen: int | None = None) -> tuple[Watch | N
     on_cpu = all(p.device.type == "cpu" for p in model.parameters())
     if sizes.vocabulary is None or sizes.vocabulary < 2:
         return None, "the model has no embedding of tokens"
-    if longest is None and not on_cpu:
-        return None, "the model does not state the length of its context"
-    if longest is not None and longest < SHORTEST:
-        return None, f"its context is {longest}, and the test needs {SHORTEST}"
-    most, why = min(LENGTH, longest or LENGTH), ""
+    if why := _untestable(longest, on_cpu):
+        return None, why
+    most = min(LENGTH, longest or LENGTH)
     for length in (most, *(length for length in SHORTER if on_cpu and length < most)):
         tried = list(_watches(model, sizes.vocabulary, length))
         if watches := [one for one in tried if isinstance(one, Watch)]:
             return _with_logits(watches, sizes)
         why = str(tried[-1])
     return None, why
+
+
+def _untestable(longest: int | None, on_cpu: bool) -> str:
+    """Why a model is not tested whose context is `longest`, or not known; empty if it can be."""
+    if longest is None:
+        return "" if on_cpu else "the model does not state the length of its context"
+    return "" if longest >= SHORTEST else f"its context is {longest}, and the test needs {SHORTEST}"
 
 
 def _with_logits(watches: Sequence[Watch], sizes: Sizes) -> tuple[Watch | None, str]:

@@ -278,10 +278,17 @@ def at_work(out: Path, since: float, run: str = "*") -> bool:
     return any(p.stat().st_mtime > since for p in out.glob(f"{run}/checkpoint/*") if p.exists())
 
 
-def all_have_checkpoints(out: Path, since: float) -> bool:
-    """Has each run that is under way written a checkpoint since then, so that whichever is killed goes on from it?"""
-    under_way = [run.path for run in Store(out) if (run.status() or {}).get("state") == "running"]
-    return all(at_work(path.parent, since, path.name) for path in under_way)
+def stopped_at_work(sweep: int, out: Path, since: float) -> list[int]:
+    """Its two workers, held still, if each is amid a run with a checkpoint since then; else they go on."""
+    workers = children(sweep)
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    under_way = [run.path.name for run in Store(out) if (run.status() or {}).get("state") == "running"]
+    if len(workers) == len(under_way) == 2 and all(at_work(out, since, name) for name in under_way):
+        return workers
+    for worker in workers:
+        os.kill(worker, signal.SIGCONT)
+    return []
 
 
 def sweep_at_work(out: Path, stops: int) -> "subprocess.Popen[bytes]":
@@ -324,10 +331,11 @@ def kill_a_worker(out: Path, stops: int) -> None:
     """As the system does when memory runs out: SIGKILL to one worker; the sweep starts others and ends well."""
     begun = time.time()
     process = sweep_at_work(out, stops)
-    while process.poll() is None and not all_have_checkpoints(out, begun):
+    while not (workers := stopped_at_work(process.pid, out, begun)):
+        assert process.poll() is None, "the sweep was over before a worker could be killed"
         time.sleep(0.02)
-    (worker, *_) = children(process.pid)
-    os.kill(worker, signal.SIGKILL)
+    os.kill(workers[0], signal.SIGKILL)
+    os.kill(workers[1], signal.SIGCONT)
     assert process.wait(timeout=300) == 0
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from unstuck.forecast.features import KINDS, Evidence
 from unstuck.forecast.fitting import fold
 from unstuck.forecast.prior import SizeLaw, prior_of
 from unstuck.forecast.runs import DRIFT, MeasuredRun, drifting, moments
-from unstuck.forecast.scoring import Row, scores
+from unstuck.forecast.scoring import OTHER_NEVER, OTHER_TASK, Row, scores
 from unstuck.theory import progress
 
 ROOT = Path(__file__).parents[1]
@@ -107,7 +108,22 @@ def test_larger_sizes_are_forecast_from_smaller_ones_alone():
     spy = Spy()
     answers = Benchmark(runs, [], []).answers([spy])
     assert set(answers.loc[answers["group"] == LARGER, "run_id"]) == {runs[3].run_id, runs[4].run_id}
-    assert spy.fitted[-1] == {run.run_id for run in runs[:3]}
+    assert spy.fitted[-2] == {run.run_id for run in runs[:3]}
+
+
+def test_of_a_task_left_out_an_entrant_is_told_nothing():
+    others = [replace(run, run_id=f"recall {run.run_id}", family="recall, layer norm") for run in SMALL]
+    drift, spy = list(drifting(3, 7)), Spy()
+    answers = Benchmark([*SMALL, *others], drift, list(drifting(2, 8))).answers([spy])
+    task_of = {run.run_id: run.task for run in [*SMALL, *others]}
+    untold = [(split, run) for split, run, _, _ in spy.asked if not run.family]
+    assert {run.run_id for _, run in untold} >= set(task_of)
+    for split, run in untold:
+        assert run.settings == {}
+        known = spy.fitted[split - 1]
+        assert not any(task_of.get(name) == task_of.get(run.run_id, "") for name in known)
+    for name, wanted in ((OTHER_TASK, set(task_of)), (OTHER_NEVER, {run.run_id for run in drift})):
+        assert set(answers.loc[answers["group"] == name, "run_id"]) == wanted
 
 
 def test_moments_lie_before_the_event_and_their_digest_names_them():

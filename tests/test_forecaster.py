@@ -48,8 +48,9 @@ def by_the_law(plateau, *, upto=0.98, rows=60, heads=2, noise=0.0, seed=0, loss=
 
 @pytest.mark.parametrize("plateau", [3, 300, 5000, 200_000])
 @pytest.mark.parametrize("elapsed", [0.5, 0.7])
-def test_on_the_progress_law_the_forecast_is_the_plateau(plateau, elapsed):
-    found = Forecaster().predict(by_the_law(plateau, upto=elapsed, loss=1.0))
+@pytest.mark.parametrize("task", [None, "regression", "my_task.py"])
+def test_on_the_progress_law_the_forecast_is_the_plateau(plateau, elapsed, task):
+    found = Forecaster(task=task).predict(by_the_law(plateau, upto=elapsed, loss=1.0))
     assert (found.outcome, found.event, found.signal) == (Outcome.EMERGES, Event.EXIT, "attention")
     assert found.notes.signal_present
     assert found.notes.head == ("attention", 1, 1)
@@ -58,8 +59,15 @@ def test_on_the_progress_law_the_forecast_is_the_plateau(plateau, elapsed):
     assert found.now < low < found.step < high
     assert found.elapsed == pytest.approx(found.now / found.step)
     calibration = found.to_dict()["calibration"]
-    assert (calibration["signal"], calibration["digest"]) == ("attention", shipped()["attention"].digest)
+    assert (calibration["signal"], calibration["digest"]) == ("attention", shipped()["attention"].of(task).digest)
+    assert calibration["known_task"] is (task == "regression")
     assert calibration["alike"] is not found.notes.unlike
+
+
+def test_a_task_of_the_fit_has_a_narrower_interval():
+    curve = by_the_law(1000, upto=0.6)
+    (low, high), (least, most) = (Forecaster(task=task).predict(curve).interval() for task in ("regression", None))
+    assert least < low < high < most
 
 
 def test_rows_one_at_a_time_give_the_same_as_the_curve():

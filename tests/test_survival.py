@@ -14,8 +14,8 @@ from scipy.stats import norm, truncnorm
 from amounts import examples
 from unstuck.forecast import normal
 from unstuck.forecast.features import FAINT_GAIN, NAMES
-from unstuck.forecast.fitting import fit, log_likelihood
-from unstuck.forecast.model import Model, law, linear, quadratic, shipped
+from unstuck.forecast.fitting import KNOWN, OTHERS, fit, log_likelihood
+from unstuck.forecast.model import Model, law, shipped, terms
 from unstuck.forecast.survival import Estimate, Survival, combine
 
 MEANS, SPREADS = st.floats(0, 12), st.floats(0.02, 3)
@@ -195,17 +195,27 @@ def test_features_far_from_those_of_the_fit_are_unlike_them(fitted):
 
 
 def test_models_are_named_by_their_coefficients():
-    for kind, model in shipped().items():
-        assert (model.kind, len(model.centre), len(model.location)) == (kind, len(NAMES), 136)
-        assert Model(**model.as_dict()).digest == model.digest
-        assert Model(**{**model.as_dict(), "base": 0.123}).digest != model.digest
-        assert model.elapsed == sorted(model.elapsed)
+    for kind, models in shipped().items():
+        for model, form in ((models.known, KNOWN), (models.others, OTHERS)):
+            assert (model.kind, len(model.centre)) == (kind, len(NAMES))
+            assert tuple(map(len, (model.location, model.spread, model.cure))) == form.terms
+            assert Model(**model.as_dict()).digest == model.digest
+            assert Model(**{**model.as_dict(), "base": 0.123}).digest != model.digest
+            assert model.elapsed == sorted(model.elapsed)
+
+
+def test_a_task_of_the_fit_has_a_model_of_its_own():
+    models = shipped()["attention"]
+    assert models.of("regression") is models.of("single_location") is models.known
+    assert models.of(None) is models.of("my_task.py") is models.others
+    assert models.known.digest != models.others.digest
 
 
 def test_the_terms_of_the_model():
     z = np.array([2.0, 3.0, 5.0])
-    assert linear(z).tolist() == [1, 2, 3, 5]
-    assert quadratic(z).tolist() == [1, 2, 3, 5, 4, 6, 10, 9, 15, 25]
+    assert terms(z).tolist() == [1, 2, 3, 5, 4, 6, 10, 9, 15, 25]
+    for many in (0, 2, 4, 6):
+        assert terms(z, many).tolist() == terms(z).tolist()[:many]
     x = np.zeros(len(NAMES))
     for gain in (0.05, 0.3, 1.0):
         x[NAMES.index("gain")] = math.log(gain + FAINT_GAIN)

@@ -17,7 +17,7 @@ from PIL import Image
 
 from unstuck.curve import Curve
 from unstuck.forecast import ExitRule, Forecast, Forecaster, Outcome
-from unstuck.forecast.fitting import fit
+from unstuck.forecast.fitting import fit_both
 from unstuck.forecast.runs import MeasuredRun, moments_table
 from unstuck.papers.style import BLACK, BLUE, ORANGE, look, panels
 
@@ -29,7 +29,7 @@ MILLISECONDS, DPI = 110, 100
 def forecaster(runs: list[MeasuredRun], size: str) -> Forecaster:
     """Fitted without runs of a size."""
     others = moments_table([run for run in runs if run.size != size])
-    return Forecaster(models={"attention": fit(others)})
+    return Forecaster(models={"attention": fit_both(others)}, task="regression")
 
 
 def draw_loss(axes: Axes, curve: Curve, said: Forecast, end: float | None) -> None:

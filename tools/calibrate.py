@@ -8,7 +8,6 @@ left out is `unstuck bench forecast`, on fresh runs `tools/registered.py`.
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,8 +16,8 @@ from unstuck.columns import renamed
 from unstuck.forecast.benchmark import DRIFT_FITTED
 from unstuck.forecast.entrants import error_correlation
 from unstuck.forecast.features import KINDS
-from unstuck.forecast.fitting import fit
-from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, is_fitted_on, moments_table
+from unstuck.forecast.fitting import fit_both
+from unstuck.forecast.runs import MeasuredRun, controls, drifting, finished_runs, is_fitted_on, moments_table, strangers
 from unstuck.store.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +29,8 @@ def training_runs() -> list[MeasuredRun]:
     """What the models are fitted on."""
     runs = finished_runs(Store(ROOT / "results" / "store"))
     never = controls(renamed(pd.read_csv(ROOT / "results" / "negative_controls.csv"), "run"))
-    return list(filter(is_fitted_on, [*runs, *never, *drifting(*DRIFT_FITTED)]))
+    encoders = strangers(pd.read_csv(ROOT / "results" / "strangers.csv.gz"))
+    return list(filter(is_fitted_on, [*runs, *never, *encoders, *drifting(*DRIFT_FITTED)]))
 
 
 def main() -> int:
@@ -40,10 +40,11 @@ def main() -> int:
         if table.empty or table.loc[table["event"].notna(), "run_id"].nunique() < LEAST_RUNS:
             print(f"{name}: too few runs")
             continue
-        models.append(replace(fit(table, name), correlation=error_correlation(runs, name)))
-        print(f"{name}: {models[-1].runs} runs, {len(table)} moments, digest {models[-1].digest}, ", end="")
-        print(f"correlation with the law of sizes {models[-1].correlation:.2f}")
-    text = {"written by": "tools/calibrate.py", "models": [model.as_dict() for model in models]}
+        models.append(fit_both(table, name).with_correlation(error_correlation(runs, name)))
+        known = models[-1].known
+        print(f"{name}: {known.runs} runs, {len(table)} moments, digest {models[-1].digest}, ", end="")
+        print(f"correlation with the law of sizes {known.correlation:.2f}")
+    text = {"written by": "tools/calibrate.py", "models": [found.as_dicts() for found in models]}
     MODELS.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -73,12 +73,20 @@ def forecast(
             if prior is not None and curve.loss_name is not None and ExitRule().exits(curve):
                 say("warning: the loss has left a plateau, and the law is one of the first; it is left out.")
                 prior = None
-            found = Forecaster(signal, prior, level).predict(curve)
+            found = Forecaster(signal, prior, level, task=_task(source)).predict(curve)
     if as_json:
         print(json.dumps(found.to_dict()))
         return
     show(found if source.is_file() else _with_clock(found, source))
     _add(found, prior, watched=bool(curve.measures))
+
+
+def _task(source: Path) -> str | None:
+    """The name of the task of a run directory; None for a file."""
+    from unstuck.store.store import RunDirectory  # with pydantic, which a file of numbers does not need
+
+    spec = None if source.is_file() else RunDirectory(source).spec()
+    return None if spec is None else spec.get("task", {}).get("name")
 
 
 def _with_clock(found: Forecast, source: Path) -> str:

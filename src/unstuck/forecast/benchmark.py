@@ -2,6 +2,7 @@
 
 A run is forecast at the moments of `runs.moments`, which no outcome decides. Sizes are left out in folds: an entrant is
 fitted on runs of other sizes than those that it is judged on. `LARGER` asks more: it is fitted on small sizes only.
+`OTHER_TASK` asks most: it is fitted without the run's task, of which it is told nothing.
 Curves that only drift are drawn with another seed than those that entrants may be fitted on. How answers are scored is
 in `scoring.py`.
 """
@@ -25,12 +26,14 @@ from unstuck.store.store import Store
 from .entrants import Entrant, Prediction, RunUntilNow, entrants
 from .features import KINDS, Evidence, available
 from .fitting import FOLDS, fold
-from .runs import NEVER, MeasuredRun, controls, drifting, finished_runs, moments
-from .scoring import ALL, Score, scores
+from .runs import FLOOR, NEVER, STRANGER, MeasuredRun, controls, drifting, finished_runs, moments, strangers
+from .scoring import ALL, OTHER_NEVER, OTHER_TASK, Score, scores
 
 VERSION = 2  # of the list of moments and of the folds; raised when either changes for runs that were in it
 DRIFT_JUDGED, DRIFT_FITTED = (200, 2), (250, 1)  # simulated curves that only drift: how many, and the seed
-CONTROLS, SHIPPED = "negative_controls.csv", "forecast-shipped.csv"  # beside the store
+#: Beside the store.
+CONTROLS, STRANGERS, SHIPPED = "negative_controls.csv", "strangers.csv.gz", "forecast-shipped.csv"
+OTHERS_MODELS = "encoders that are not ours"
 LARGER = "regression, larger sizes"
 LARGE = {"d": 64, "T": 128, "B": 8}  # from which on a regression run is larger by a factor of two than those fitted on
 TASKS = {"single_location": "regression", "mqar": "MQAR and induction heads", "markov": "Markov chains"}
@@ -45,6 +48,7 @@ class Split:
     fitted: list[MeasuredRun]
     judged: list[MeasuredRun]
     group: Callable[[MeasuredRun], str]
+    told: bool = True  # do entrants know settings and task of the runs?
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Benchmark:
         runs = list(finished_runs(Store(store)))
         if (file := store.parent / CONTROLS).is_file():
             runs += controls(renamed(pd.read_csv(file), "run"))
+        if (file := store.parent / STRANGERS).is_file():
+            runs += strangers(pd.read_csv(file))
         return cls(runs, list(drifting(*DRIFT_JUDGED)), list(drifting(*DRIFT_FITTED)))
 
     @cached_property
@@ -91,6 +97,10 @@ class Benchmark:
         small = [run for run in self.runs if not _is_larger(run)]
         larger = [run for run in self.runs if _is_larger(run) and group(run) == "regression" and run.is_standard]
         yield Split([*small, *self.extra], larger, lambda _: LARGER)
+        for part in sorted({_part(run) for run in [*self.runs, *self.others]}):
+            rest = [run for run in self.runs if _part(run) != part]
+            mine = [run for run in [*self.runs, *self.others] if _part(run) == part and run.family != FLOOR]
+            yield Split([*rest, *self.extra], mine, lambda r: OTHER_NEVER if r.family in NEVER else OTHER_TASK, False)
 
     def answers(
         self, asked: Sequence[Entrant], progress: Callable[[int, int], None] = lambda done, of: None
@@ -105,12 +115,14 @@ class Benchmark:
                 if hasattr(entrant, "fit"):
                     entrant.fit(split.fitted)
             for run in (run for run in split.judged if run.run_id in times):
-                rows += _answers(run, times[run.run_id], asked, split.group(run))
+                rows += _answers(run, times[run.run_id], asked, split.group(run), told=split.told)
                 progress(done := done + 1, of)
         return pd.DataFrame(rows)
 
 
-def _answers(run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], name: str) -> Iterator[dict[str, Any]]:
+def _answers(
+    run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], name: str, *, told: bool
+) -> Iterator[dict[str, Any]]:
     """The answers on one run. An entrant sees neither later rows nor how the run ended."""
     known = {k: v for k, v in run.settings.items() if k != "status"}
     setting = f"{run.family} {sorted((k, str(v)) for k, v in known.items() if k != 'seed')}"
@@ -119,7 +131,7 @@ def _answers(run: MeasuredRun, times: pd.DataFrame, asked: Sequence[Entrant], na
     for question in times.to_dict("records"):
         step = question["step"]
         curve, here = run.curve.truncate(step), evidence.from_step(question["since"]).until(step)
-        seen = RunUntilNow(run.run_id, run.family, known, curve, here)
+        seen = RunUntilNow(run.run_id, *((run.family, known) if told else ("", {})), curve, here)
         for entrant in asked:
             yield {
                 "entrant": entrant.name,
@@ -146,11 +158,18 @@ def _checked(entrant: Entrant, said: Any) -> dict[str, float]:
 def group(run: MeasuredRun) -> str:
     """The group of runs that a run is judged with."""
     task, *rest = run.family.split(", ")
+    if task.startswith(STRANGER):
+        return OTHERS_MODELS
     name = TASKS.get(task, task)
     if list(TASKS.values()).count(name) > 1:  # few runs
         return name
     sgd = ["SGD"] if run.settings.get("optim") == "sgd" else []
     return ", ".join([name, *("p > 0" if part == "repeated" else part for part in rest), *sgd])
+
+
+def _part(run: MeasuredRun) -> str:
+    """What is left out together where no task is told: a task, or a sixth of the runs that cannot emerge."""
+    return str(fold(run.size)) if run.family in NEVER else run.task
 
 
 def _is_larger(run: MeasuredRun) -> bool:

@@ -20,9 +20,9 @@ from unstuck.errors import BadInput
 
 from .events import ExitRule, finite_loss
 from .features import FAINT_GAIN, KINDS, Evidence
-from .fitting import FOLDS, fit, fold, left_out
+from .fitting import FOLDS, KNOWN, OTHERS, Form, fit, fold, left_out
 from .forecaster import REFUTED, Forecaster
-from .model import WIDEST, Model, law, shipped
+from .model import WIDEST, Model, Models, law, shipped
 from .prior import FORMULAS, SizeLaw, settings_named
 from .runs import MeasuredRun, is_fitted_on, moments_table
 from .survival import Estimate, Survival
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class RunUntilNow(MeasuredRun):
-    """What was known of a run at a step: its curve ends there."""
+    """What was known of a run at a step: its curve ends there. Its family is empty where its task is not told."""
 
     evidence: Evidence  # of the best kind that it has, up to that step, since its loss came to its level
 
@@ -190,15 +190,15 @@ class Fits:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
-        self._models: dict[tuple[frozenset[str], str], Model | None] = {}
+        self._models: dict[tuple[frozenset[str], str, bool], Model | None] = {}
 
-    def model(self, runs: Sequence[MeasuredRun], kind: str) -> Model | None:
-        """A model of one kind of evidence; None if no event is among the runs."""
-        key = frozenset(run.run_id for run in runs), kind
+    def model(self, runs: Sequence[MeasuredRun], kind: str, form: Form) -> Model | None:
+        """A model of one kind of evidence; None if too few events are among the runs."""
+        key = frozenset(run.run_id for run in runs), kind, form is KNOWN
         if key not in self._models:
             table = pd.concat([self._table(run, kind) for run in runs if is_fitted_on(run)] or [pd.DataFrame()])
             known = len(table) and table.loc[table["event"].notna(), "run_id"].nunique() >= LEAST_RUNS
-            self._models[key] = _with_correlation(fit(table.reset_index(drop=True), kind)) if known else None
+            self._models[key] = _with_correlation(fit(table.reset_index(drop=True), kind, form)) if known else None
         return self._models[key]
 
     def _table(self, run: MeasuredRun, kind: str) -> pd.DataFrame:
@@ -214,19 +214,24 @@ class SurvivalModel:
 
     def __init__(self, name: str, fits: Fits, law: SizesLaw | None = None) -> None:
         self.name, self.fits, self.law = name, fits, law
-        self.models: dict[str, Model] = {}
+        self.runs: Sequence[MeasuredRun] = ()
 
     def fit(self, runs: Sequence[MeasuredRun]) -> None:
-        found = {kind: self.fits.model(runs, kind) for kind in KINDS if not KINDS[kind].blind}
-        self.models = {kind: model for kind, model in found.items() if model is not None}
+        self.runs = runs
+
+    def models(self, kind: str, task: str) -> Models | None:
+        """Those of one kind of evidence, fitted when they are first asked for; only what a run of the task needs."""
+        model = None if KINDS[kind].blind else self.fits.model(self.runs, kind, KNOWN if task else OTHERS)
+        return None if model is None else Models(model, model)
 
     def predict(self, run: RunUntilNow, curve: Curve, now: float) -> Prediction:
         kind = run.evidence.kind.name
-        if kind not in self.models:
+        models = self.models(kind, run.task)
+        if models is None:
             return Prediction()
         law = None if self.law is None or run.since else self.law.estimate(run)
         prior = None if law is None else (math.exp(law.mean), law.spread, law.probability)
-        said = Forecaster(kind, prior, LEVEL, self.models).from_evidence(run.evidence)
+        said = Forecaster(kind, prior, LEVEL, {kind: models}, task=run.task).from_evidence(run.evidence)
         soon = math.nan if said.probability is None else said.probability
         unlike = math.nan if said.notes.calibrated_on is None else float(said.notes.unlike)
         interval = said.interval()
@@ -244,7 +249,8 @@ def entrants(answers: Path) -> list[Entrant]:
 
 def _with_correlation(model: Model) -> Model:
     """With the correlation that tools/calibrate.py found: one number of all runs."""
-    return replace(model, correlation=shipped()[model.kind].correlation) if model.kind in shipped() else model
+    found = shipped().get(model.kind)
+    return model if found is None else replace(model, correlation=found.known.correlation)
 
 
 def error_correlation(runs: Sequence[MeasuredRun], kind: str) -> float:
@@ -282,7 +288,7 @@ def _of(survival: Survival) -> Prediction:
 
 
 def _formula(run: MeasuredRun) -> str | None:
-    return FORMULAS.get(shown_name(run.family.partition(",")[0]))
+    return FORMULAS.get(shown_name(run.task))
 
 
 def _setting(run: MeasuredRun) -> str:

@@ -22,7 +22,7 @@ from unstuck.scalars import number, real
 from .events import Array, CircuitRule, Event, ExitRule, Standing, can_tell, exits, finite_loss
 from .features import KINDS, UNCALIBRATED, Evidence, Kind, available
 from .loss import closed, from_loss, if_diverged, without_level
-from .model import Model, shipped
+from .model import Model, Models, shipped
 from .notes import Notes, Outcome
 from .outcome import Forecast
 from .survival import Estimate, Survival, combine
@@ -51,6 +51,8 @@ class Forecaster:
     show with a probability above `chance`, where a curve has the selectivity of its heads: ends are stated earlier at
     twice the value, and falsely about twice as often in runs that cannot emerge.
     `exit_rule` says when a loss stands and when it has left its level, `circuit_rule` when induction heads have formed.
+    `task` is the name of the run's task, where it is one of those that the models were fitted on; otherwise the answer
+    is that of a simpler model, whose intervals were calibrated on tasks left out.
     """
 
     def __init__(
@@ -58,12 +60,13 @@ class Forecaster:
         signal: str = "auto",
         prior: Sequence[float] | None = None,
         level: float = 0.8,
-        models: Mapping[str, Model] | None = None,
+        models: Mapping[str, Models] | None = None,
         horizon: float = 3.0,
         confidence: float = 0.5,
         chance: float = 0.001,
         exit_rule: ExitRule | None = None,
         circuit_rule: CircuitRule | None = None,
+        task: str | None = None,
     ) -> None:
         signal = _current_name(str(signal))
         if signal not in ("auto", *KINDS):
@@ -73,7 +76,7 @@ class Forecaster:
         self.horizon = real("horizon", horizon, 1.01, 1e6, "a number above 1")
         self.confidence = real("confidence", confidence, 0.01, 0.9999, "a probability from 0.01 to 0.9999")
         self.chance = real("chance", chance, 0.0, 1.0, "a probability; with 1 every head counts")
-        self.models = shipped() if models is None else models
+        self.models, self.task = shipped() if models is None else models, task
         self.exit_rule, self.circuit_rule = exit_rule or ExitRule(), circuit_rule or CircuitRule()
         self.rows: list[dict[str, float]] = []
 
@@ -158,7 +161,8 @@ class Forecaster:
 
     def _stated(self, said: Forecast, evidence: Evidence | None) -> Forecast:
         """The forecast of the model, or of a law, or of both."""
-        model, now, notes, since = self.models.get(said.signal), said.now, said.notes, said.notes.since or 0.0
+        now, notes, since = said.now, said.notes, said.notes.since or 0.0
+        model = self.models[said.signal].of(self.task) if said.signal in self.models else None
         own = law = None
         if evidence is not None and model is not None:
             own, notes = self._from_heads(model, evidence, now, notes)
@@ -187,7 +191,9 @@ class Forecaster:
         selective = None if chance is None else chance <= self.chance
         withheld = near and selective is False
         calibrated_on = (model.kind, model.runs, model.digest)
-        notes = replace(notes, calibrated_on=calibrated_on, unlike=model.is_unlike(x))
+        notes = replace(
+            notes, calibrated_on=calibrated_on, known_task=self.task in model.tasks, unlike=model.is_unlike(x)
+        )
         notes = replace(notes, chance=chance, selective=selective, signal_present=near and not withheld)
         return None if withheld else own, notes
 

@@ -40,6 +40,7 @@ class Notes:
 
     signal_present: bool = False  # the attention itself predicts the end; if not, only a law does
     calibrated_on: tuple[str, int, str] | None = None  # kind of evidence, number of runs, digest of the fitted model
+    known_task: bool = False  # is its task among those that the model was fitted on?
     unlike: bool = False  # the run is unlike those that the model was fitted on: the interval's coverage is unknown
     head: tuple[str, int, int] | None = None  # measure, layer and head that moved most
     chance: float | None = None  # probability of such attention without knowledge of the targets, where it is measured

@@ -100,7 +100,8 @@ class Forecast:
             "evidence": self.evidence,
             "calibration": None
             if on is None
-            else dict(zip(("signal", "runs", "digest"), on, strict=True)) | {"alike": not self.notes.unlike},
+            else dict(zip(("signal", "runs", "digest"), on, strict=True))
+            | {"known_task": self.notes.known_task, "alike": not self.notes.unlike},
             "head": None if self.notes.head is None else list(self.notes.head),
             "now": int(self.now),
             "counted_from": self.notes.since or 0,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from unstuck.columns import head_columns
+from unstuck.columns import STEP, TEST_LOSS, head_columns, place
 from unstuck.curve import Curve
 from unstuck.store.store import RunDirectory, Store
 
@@ -23,6 +23,7 @@ SIZES = ("T", "d", "B", "p", "tokens", "pairs", "context", "burst", "vocabulary"
 #: Families of runs that cannot emerge, of heads that only drift, and of runs that emerge once and cannot again.
 CONTROL, DRIFT, FLOOR = "negative control", "drift", "floor"
 NEVER = (CONTROL, DRIFT, FLOOR)
+STRANGER = "encoder"  # begins the families of runs of Transformers that are not ours
 STANDARD_RULE = ExitRule()
 
 
@@ -34,6 +35,10 @@ class MeasuredRun:
     family: str
     settings: dict[str, Any]
     curve: Curve
+
+    @property
+    def task(self) -> str:
+        return self.family.partition(", ")[0]
 
     @property
     def size(self) -> str:
@@ -88,6 +93,16 @@ def controls(table: pd.DataFrame) -> Iterator[MeasuredRun]:
         curve = Curve.from_frame(rows.drop(columns=["kind", "seed"]).dropna(axis=1, how="all"), "run")
         family = FLOOR if str(kind).startswith(FLOOR) else CONTROL
         yield MeasuredRun(f"{kind} {seed}", family, {"seed": seed, "kind": kind}, curve)
+
+
+def strangers(table: pd.DataFrame) -> Iterator[MeasuredRun]:
+    """Runs of encoders that are not ours, of the table that tools/strangers.py writes."""
+    of_curve = [c for c in table if c in (STEP, TEST_LOSS) or place(c)]
+    for seed, rows in table.groupby("seed"):
+        curve = Curve.from_frame(rows[of_curve].dropna(axis=1, how="all"), "watch")
+        settings = rows.drop(columns=of_curve).iloc[0].to_dict() | {"layer_norm": True}
+        family = CONTROL if settings["shuffled"] else f"{STRANGER} {settings.pop('task')}"
+        yield MeasuredRun(f"{STRANGER} {seed}", family, settings, curve)
 
 
 def drifting(many: int, seed: int) -> Iterator[MeasuredRun]:

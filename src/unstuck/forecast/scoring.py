@@ -39,6 +39,7 @@ RESAMPLES, SEED, LEVEL = 200, 0, 0.95  # of the bootstrap over runs
 EARLIEST = 1e-9  # steps at which a stated end counts if it lies before the first one
 LEAST_RUNS = 8  # of one setting, for a rank correlation
 ALL, LATER = "all", "after an exit"  # parts of the moments
+OTHER_TASK, OTHER_NEVER = "a task left out", "cannot emerge, of no known task"  # groups of runs
 
 
 class Score(NamedTuple):
@@ -98,10 +99,13 @@ COLUMNS = (
     ("recall: error from 30%", "recall", "error", "from 30%"),
     ("interval holds", "recall", "coverage", ALL),
     ("answers", "recall", "answered", "from 15%"),
+    ("task left out: error from 30%", OTHER_TASK, "error", "from 30%"),
+    ("its interval holds", OTHER_TASK, "coverage", ALL),
     ("lead", "regression", "lead", ALL),
     ("alarms: cannot emerge", "negative control", "alarm", ALL),
     ("alarms: drift", "drift", "alarm", ALL),
     ("alarms: at the last level", "floor", "alarm", ALL),
+    ("alarms: no known task", OTHER_NEVER, "alarm", ALL),
 )
 
 

@@ -199,10 +199,12 @@ def fit_power_law(
     estimate = (_from_all if data.censored.any() else _from_emerged)(data, centre, level, in_doubt)
     seen = data.y[~data.censored]
     names, bounds = [term.text for term in terms], estimate.bounds
+    with np.errstate(over="ignore"):  # an interval may end at infinity
+        constant, interval = float(np.exp(estimate.beta[0])), _pair(np.exp(bounds[0]))
     law = PowerLaw(
         formula=formula,
-        constant=float(np.exp(estimate.beta[0])),
-        constant_interval=_pair(np.exp(bounds[0])),
+        constant=constant,
+        constant_interval=interval,
         exponents=dict(zip(names, map(float, estimate.beta[1:]), strict=True)),
         intervals=dict(zip(names, map(_pair, bounds[1:]), strict=True)),
         r2=float(1 - estimate.residuals @ estimate.residuals / np.sum((seen - seen.mean()) ** 2)),

@@ -25,6 +25,7 @@ class Repetition(ConstantRepetition):
         super().__init__(spec.task)
         self.key = s.key
         self.every = s.patience // ADVICE
+        self.forecaster = Forecaster("attention", task=spec.task_name)
         self.schedule = DiversitySchedule(s.most, patience=s.patience)
         self.next_advice = 0
         self.signs: list[dict[str, float]] = []  # attention, as it was measured for forecasts
@@ -56,7 +57,7 @@ class Repetition(ConstantRepetition):
             self.next_advice = next_measurement(step, self.every)
             attention_only = Curve.from_rows(self.signs).complete("attention")  # as stored runs of this version
             if len(attention_only):
-                self.schedule.forecasted(Forecaster("attention").from_attention(attention_only))
+                self.schedule.forecasted(self.forecaster.from_attention(attention_only))
 
     def learnt(self, loss: float) -> None:
         self.schedule.step(loss)

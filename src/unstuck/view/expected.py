@@ -55,11 +55,11 @@ def sentence(forecast: Forecast, seconds_per_step: float | None = None) -> str:
 
 def forecast_run(directory: RunDirectory) -> Forecast | None:
     """The forecast of a run in a directory; None where there is too little to forecast from."""
-    curve = directory.curve()
+    curve, spec = directory.curve(), directory.spec() or {}
     if curve is None or len(curve) < 2:
         return None
     try:
-        return Forecaster().predict(curve)
+        return Forecaster(task=spec.get("task", {}).get("name")).predict(curve)
     except BadInput:
         return None
 

@@ -86,7 +86,9 @@ def _expected(run: Any) -> str:
     curve = Curve.from_rows(run.rows)
     if len(curve) < 3 or run.tracker.crossings or not run.tracker.thresholds or not available(curve):
         return ""
-    return f"{sentence(Forecaster().predict(curve), run.seconds / run.step if run.step else None)}"
+    return (
+        f"{sentence(Forecaster(task=run.spec.task_name).predict(curve), run.seconds / run.step if run.step else None)}"
+    )
 
 
 def _ladder(curve: Curve) -> str:

@@ -16,8 +16,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from unstuck.forecast.benchmark import LARGER, results
-from unstuck.forecast.scoring import ALL, BINS, GROUPS, LATER, Row, leaderboard
+from unstuck.forecast.benchmark import LARGER, OTHERS_MODELS, results
+from unstuck.forecast.scoring import ALL, BINS, GROUPS, LATER, OTHER_NEVER, OTHER_TASK, Row, leaderboard
 from unstuck.papers.figure import Claim, Job, Profile, Progress, load
 from unstuck.papers.lab import TieredRun
 from unstuck.papers.style import BLACK, BLUE, GREEN, ORANGE, PAPER_GREY, PURPLE, RED, legend_outside, panels
@@ -38,10 +38,12 @@ NEVER = {
     "negative control": "runs that cannot emerge",
     "drift": "curves that only drift",
     "floor": "runs at their last level",
+    OTHER_NEVER: "runs that cannot emerge, of no known task",
 }
 RUNS = (
     *("regression", LARGER, "regression, p > 0", "regression, layer norm", "regression, SGD", "recall"),
     *("recall, p > 0", "recall, layer norm", "MQAR and induction heads", "Markov chains", "text, layer norm"),
+    *(OTHERS_MODELS, OTHER_TASK),
 )
 FEW_ANSWERS, FEW_RUNS = 1 / 3, 5  # below which an error is not drawn; of runs, not claimed
 UNLIKELY, LIKELY = "0%-10%", "90%-100%"

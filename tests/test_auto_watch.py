@@ -691,25 +691,12 @@ def test_a_training_of_no_step_has_no_last_line(tmp_path, caplog):
     assert not lines_of(caplog)
 
 
-def test_a_model_with_normalisation_gets_no_high_grade():
-    """Most models that the forecasts were fitted on have none."""
+def test_a_grade_is_that_of_the_probability_and_low_for_a_run_unlike_those_of_the_fit():
     curve = Curve.from_rows({"step": s, "train_loss": 1.0, "attn_0_0": 0.02} for s in range(0, 100, 10))
-    said = Forecaster().predict(curve)
-    near = replace(said, outcome=Outcome.EMERGES, step=150.0, probability=0.95, notes=Notes())
-    assert Line.of(curve, near).grade == "high"
-    assert Line.of(curve, near, normalised=True).grade == "medium"
-    assert Line.of(curve, replace(near, notes=Notes(unlike=True))).grade == "low"
-    assert Line.of(curve, replace(near, probability=0.2), normalised=True).grade == "low"
-
-
-@pytest.mark.parametrize("normalised", [False, True])
-def test_normalisation_of_the_model_reaches_the_line(tmp_path, normalised):
-    model = Tiny()
-    if normalised:
-        model.norm = nn.RMSNorm(16)
-    watch = unstuck.watch(model, torch.optim.SGD(model.parameters()), out=tmp_path / "run", trackers=())
-    assert watch._reports.normalised is normalised
-    watch.close()
+    near = replace(Forecaster().predict(curve), outcome=Outcome.EMERGES, step=150.0, notes=Notes())
+    for probability, grade in ((0.95, "high"), (0.6, "medium"), (0.2, "low")):
+        assert Line.of(curve, replace(near, probability=probability)).grade == grade
+    assert Line.of(curve, replace(near, probability=0.95, notes=Notes(unlike=True))).grade == "low"
 
 
 def trained(steps, out, fails_at=None):

@@ -1,14 +1,16 @@
-"""How the survival model's scores change with each of its constants: results/forecast-sensitivity.csv.
+"""How the survival model's scores change with each of its constants: results/forecast-sensitivity*.csv.
 
-    python tools/sensitivity.py
+    python tools/sensitivity.py             forecast-sensitivity.csv: the model for runs of known tasks
+    python tools/sensitivity.py --others    forecast-sensitivity-others.csv: that for other tasks
 
-One constant is changed at a time. Models are fitted without runs of the size that is forecast, on the runs of
+One constant is changed at a time. Models are fitted without runs of the size, or task, that is forecast, on the runs of
 tools/calibrate.py; spreads are calibrated on these same left-out moments.
 """
 
+import argparse
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,13 +18,15 @@ import pandas as pd
 from calibrate import ROOT, training_runs
 
 from unstuck.forecast import ExitRule, features, fitting, model
-from unstuck.forecast.benchmark import group
+from unstuck.forecast.benchmark import OTHERS_MODELS, group
+from unstuck.forecast.fitting import FEATURES, KNOWN, OTHERS, Form
 from unstuck.forecast.forecaster import Forecaster
-from unstuck.forecast.runs import MeasuredRun, moments_table
-from unstuck.forecast.scoring import Row, scores
+from unstuck.forecast.runs import NEVER, STRANGER, MeasuredRun, moments_table
+from unstuck.forecast.scoring import OTHER_NEVER, OTHER_TASK, Row, scores
 from unstuck.forecast.survival import Survival
 
 OUT = ROOT / "results" / "forecast-sensitivity.csv"
+OUT_OTHERS = ROOT / "results" / "forecast-sensitivity-others.csv"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,28 @@ CHANGES = {
     "penalty": (0.001, 0.01, 0.1),
     "widest": (3, 4, 6),
 }
+FORMS = {
+    "no correction, one spread": replace(OTHERS, terms=(0, 1, FEATURES)),
+    "no correction, spread by gain": replace(OTHERS, terms=(0, 2, FEATURES)),
+    "shipped": OTHERS,
+    "a factor": replace(OTHERS, terms=(1, 3, FEATURES)),
+    "linear correction": replace(OTHERS, terms=(FEATURES, 3, FEATURES)),
+    "quadratic correction": replace(OTHERS, terms=KNOWN.terms),
+    "one vote a task": replace(OTHERS, most_votes=1),
+    "up to ten votes a task": replace(OTHERS, most_votes=10),
+    "up to forty votes a task": replace(OTHERS, most_votes=40),
+    "one vote a run": replace(OTHERS, most_votes=np.inf),
+}
+OTHERS_COLUMNS = (
+    ("error from 15%", OTHER_TASK, "error", "from 15%"),
+    ("error from 30%", OTHER_TASK, "error", "from 30%"),
+    ("coverage", OTHER_TASK, "coverage", "all"),
+    ("answered", OTHER_TASK, "answered", "from 15%"),
+    ("error encoders", OTHERS_MODELS, "error", "from 30%"),
+    ("coverage encoders", OTHERS_MODELS, "coverage", "all"),
+    ("answered encoders", OTHERS_MODELS, "answered", "from 15%"),
+    ("alarms", OTHER_NEVER, "alarm", "all"),
+)
 COLUMNS = (
     ("error regression", "regression", "error", "from 30%"),
     ("coverage regression", "regression", "coverage", "all"),
@@ -81,7 +107,22 @@ class Sensitivity:
 
     def answers(self, constants: Constants) -> pd.DataFrame:
         """As `Benchmark.answers`, of the model with these constants."""
-        table = self._left_out(constants)
+        return self._said(constants, self._left_out(constants))
+
+    def answers_of(self, form: Form) -> pd.DataFrame:
+        """As `Benchmark.answers` for tasks left out, of a model of this form; encoders that are not ours are a group of
+        their own, too."""
+        table = moments_table(self.runs, "attention") if () not in self.tables else self.tables[()]
+        self.tables[()] = table
+        found = fitting.left_out(table, "attention", form)
+        factors = np.interp(np.exp(-np.maximum(found["mean"], 0.0)), *fitting.calibrate(table, found, form))
+        never = table["family"].isin(NEVER)
+        table = table.assign(group=np.where(never, OTHER_NEVER, OTHER_TASK), setting=table["run_id"])
+        said = self._said(Constants(), table.join(found.assign(spread=found["spread"] * factors)))
+        encoders = said[~never & table["family"].str.startswith(STRANGER)].assign(group=OTHERS_MODELS)
+        return pd.concat([said, encoders], ignore_index=True)
+
+    def _said(self, constants: Constants, table: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for row in table.itertuples(index=False):
             mean = np.log(row.step - row.since) + row.mean
@@ -117,8 +158,24 @@ class Sensitivity:
         return self.known[key]
 
 
+def others(study: Sensitivity) -> None:
+    """The table of forms."""
+    found = scores(pd.concat([study.answers_of(form).assign(entrant=name) for name, form in FORMS.items()]))
+    rows = []
+    for name in FORMS:
+        mine = Row(name, found)
+        rows.append({"model": name} | {head: round(mine.value(*place), 4) for head, *place in OTHERS_COLUMNS})
+    pd.DataFrame(rows).to_csv(OUT_OTHERS, index=False)
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--others", action="store_true", help="the model for tasks that are not in the fit")
+    asked = parser.parse_args()
     study, parts = Sensitivity(training_runs()), []
+    if asked.others:
+        others(study)
+        return 0
     for name, values in CHANGES.items():
         for value in values:
             parts.append(study.answers(Constants(**{name: value})).assign(entrant=f"{name} {value:g}"))

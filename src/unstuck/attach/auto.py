@@ -106,7 +106,7 @@ class AutoWatch:
         if self.closed:
             return
         make_visible()
-        self._reports = Reports(self._files, self.pace, self.forecaster, trackers, find.is_normalised(model))
+        self._reports = Reports(self._files, self.pace, self.forecaster, trackers)
         self._reports.begin(self.step)
         self._prepare()
         self._attach(optimizer)

@@ -51,11 +51,6 @@ def runnable(model: nn.Module) -> nn.Module:
     return model
 
 
-def is_normalised(model: nn.Module) -> bool:
-    """Has the model normalisation layers, PyTorch's or its own?"""
-    return any("norm" in type(module).__name__.lower() for module in model.modules())
-
-
 def is_of_another_model(optimizer: Any, model: nn.Module) -> bool:
     """Has an optimiser parameters, and none of them in common with the model?"""
     given = {id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"]}

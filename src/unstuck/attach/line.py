@@ -28,16 +28,13 @@ class Line:
     forecast: Forecast
     loss: Forecast | None  # what the loss alone shows
     seconds_per_step: float | None = None
-    normalised: bool = False  # the model has normalisation layers, which most models of the fit lack
 
     @classmethod
-    def of(
-        cls, curve: Curve, forecast: Forecast, seconds_per_step: float | None = None, *, normalised: bool = False
-    ) -> "Line":
+    def of(cls, curve: Curve, forecast: Forecast, seconds_per_step: float | None = None) -> "Line":
         of_loss = forecast if forecast.notes.loss is not None else None
         if of_loss is None and curve.loss_name is not None:
             of_loss = from_loss(curve)
-        return cls(forecast, of_loss, seconds_per_step, normalised)
+        return cls(forecast, of_loss, seconds_per_step)
 
     def is_news_after(self, other: "Line | None") -> bool:
         """Has something changed: the outcome, the state of the loss, or the predicted step by a tenth?"""
@@ -79,13 +76,13 @@ class Line:
     @property
     def grade(self) -> str:
         """How far the forecast can be trusted: high, medium or low; empty where none is made. It is low where the curve
-        is unlike those of the fit, and at most medium where the model is unlike most of theirs."""
+        is unlike those of the fit."""
         said = self.forecast
         if said.outcome is not Outcome.EMERGES:
             return ""
         if said.notes.unlike or said.probability is None:
             return "low"
-        if said.probability >= HIGH and not self.normalised:
+        if said.probability >= HIGH:
             return "high"
         return "medium" if said.probability >= MEDIUM else "low"
 

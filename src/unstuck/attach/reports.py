@@ -20,12 +20,10 @@ EARLY_GROWTH, EARLY_STEPS = 2.0, 50  # the same growth, and steps, while time is
 
 
 class Reports:
-    """Makes the reports of one training. `normalised`: the model has normalisation layers."""
+    """Makes the reports of one training."""
 
-    def __init__(
-        self, files: RunFiles, pace: Pace, forecaster: Forecaster, trackers: Sequence[Any] | None, normalised: bool
-    ) -> None:
-        self.files, self.pace, self.forecaster, self.normalised = files, pace, forecaster, normalised
+    def __init__(self, files: RunFiles, pace: Pace, forecaster: Forecaster, trackers: Sequence[Any] | None) -> None:
+        self.files, self.pace, self.forecaster = files, pace, forecaster
         self.trackers = Trackers(trackers)
         self.last = 0  # step of the last report
         self._then = time.monotonic()
@@ -53,7 +51,7 @@ class Reports:
             said = self.forecaster.predict(curve)
         except BadInput:  # neither a loss nor a measure of heads yet
             return
-        line = Line.of(curve, said, self.pace.seconds_per_step(step), normalised=self.normalised)
+        line = Line.of(curve, said, self.pace.seconds_per_step(step))
         is_new = self._line is None or line.forecast.now != self._line.forecast.now
         if (is_last and is_new) or line.is_news_after(self._line):
             log.info("%s", line)

@@ -83,10 +83,11 @@ def forecast(
 
 def _task(source: Path) -> str | None:
     """The name of the task of a run directory; None for a file."""
+    if source.is_file():
+        return None
     from unstuck.store.store import RunDirectory  # with pydantic, which a file of numbers does not need
 
-    spec = None if source.is_file() else RunDirectory(source).spec()
-    return None if spec is None else spec.get("task", {}).get("name")
+    return (RunDirectory(source).spec() or {}).get("task", {}).get("name")
 
 
 def _with_clock(found: Forecast, source: Path) -> str:

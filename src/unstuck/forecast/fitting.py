@@ -43,7 +43,6 @@ class Form:
     terms: tuple[int, int, int]  # of location, spread and cure
     part: Callable[[pd.DataFrame], "pd.Series[Any]"]  # in which a row is left out for calibration
     most_votes: float = np.inf  # of a task, which its runs share if they are more
-    penalty: float = PENALTY
 
 
 def _task_or_fold(table: pd.DataFrame) -> "pd.Series[Any]":
@@ -116,7 +115,7 @@ def _maximise(z: Array, offset: Array, table: pd.DataFrame, form: Form) -> tuple
         sigma = torch.exp((known[1] @ spread).clamp(*map(float, np.log(SPREADS))))
         share = torch.sigmoid((known[2] @ cure).clamp(-LOGITS, LOGITS))
         likelihood = log_likelihood(u, event, mean, sigma, share)
-        return form.penalty * sum((part[1:] ** 2).sum() for part in parts) - (weight * likelihood).sum()
+        return PENALTY * sum((part[1:] ** 2).sum() for part in parts) - (weight * likelihood).sum()
 
     optimiser = torch.optim.LBFGS(parts, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
 

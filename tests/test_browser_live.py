@@ -42,7 +42,7 @@ def test_live_shows_cards_loss_zone_heads_and_a_map_that_plays(page, live, scree
     page.click(f".card[data-run='{RECALL}']")
     expect(page.locator("#livetitle")).to_contain_text(RECALL)
     settled(page)
-    said = Forecaster().predict(runs[RECALL].curve())
+    said = Forecaster(task="recall").predict(runs[RECALL].curve())
     card = page.locator(f".card[data-run='{RECALL}']")
     assert int(card.locator("[role=progressbar]").get_attribute("aria-valuenow")) == round(100 * said.elapsed)
     low, high = said.interval()

@@ -162,7 +162,7 @@ class Forecaster:
     def _stated(self, said: Forecast, evidence: Evidence | None) -> Forecast:
         """The forecast of the model, or of a law, or of both."""
         now, notes, since = said.now, said.notes, said.notes.since or 0.0
-        model = self.models[said.signal].of(self.task) if said.signal in self.models else None
+        model = self._model(said.signal)
         own = law = None
         if evidence is not None and model is not None:
             own, notes = self._from_heads(model, evidence, now, notes)
@@ -181,6 +181,11 @@ class Forecaster:
         if self._is_near(survival) or (law is not None and used.probability >= self.confidence):
             return replace(said, outcome=Outcome.EMERGES, step=survival.median)
         return replace(said, outcome=Outcome.NOT_SOON if survival.soon <= UNLIKELY else Outcome.NO_SIGN)
+
+    def _model(self, signal: str) -> Model | None:
+        """The model of a signal for the run's task; None where nothing was fitted."""
+        models = self.models.get(signal)
+        return None if models is None else models.of(self.task)
 
     def _from_heads(self, model: Model, evidence: Evidence, now: float, notes: Notes) -> tuple[Estimate | None, Notes]:
         """The estimate from the attention of the heads, None where it would state an end that chance may give; and what

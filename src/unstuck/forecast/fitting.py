@@ -57,8 +57,8 @@ def tasks(table: pd.DataFrame) -> "pd.Series[str]":
 
 FEATURES = 1 + len(NAMES)
 KNOWN = Form((FEATURES * (FEATURES + 1) // 2, FEATURES, FEATURES), lambda table: table["size"].map(fold))
-#: Chosen by the likelihood on tasks left out: the law without a correction, and a spread by the best head's gain now
-#: and a little earlier. tools/sensitivity.py --others compares it with other forms.
+#: The law without a correction, and a spread by the best head's gain now and a little earlier: chosen on tasks left
+#: out as the simplest form with few alarms. tools/sensitivity.py --others compares it with other forms.
 OTHERS = Form((0, 3, FEATURES), _task_or_fold, most_votes=20)
 
 
